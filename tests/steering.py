@@ -13,11 +13,13 @@ import pytest
 
 from dataprep.plugins import load_sink
 from dataprep_pipelines.tasks import programs
-from tests.conftest import Made, hashes
+from tests.conftest import Made, hashes, leftovers
 
-# TFRecord, but before a record of a shard it may do what OUT.steer/SHARD.json says, so many times;
-# and OUT.steer/made tells which process finished which shard.
+# TFRecord, but before a record of a shard, or before it is closed, it may do what
+# OUT.steer/SHARD.json says, so many times; and OUT.steer/made tells which process finished which
+# shard.
 _SINK = """
+import builtins
 import json
 import os
 import signal
@@ -43,6 +45,8 @@ class Writer:
         self._writer.write(example)
 
     def close(self):
+        if self._order and self._order["record"] == "close":
+            self._obey()
         if self._steer.is_dir():
             (self._steer / "made").mkdir(exist_ok=True)
             (self._steer / "made" / (self._shard + "." + str(os.getpid()))).touch()
@@ -68,7 +72,7 @@ class Writer:
             while not (self._steer / "go").exists():
                 time.sleep(0.01)
         else:
-            raise getattr(errors, do)("the sink's own words")
+            raise (getattr(errors, do, None) or getattr(builtins, do))("the sink's own words")
 
 
 class SteeredSink(TFRecordSink):
@@ -118,8 +122,12 @@ class Steer:
         path.mkdir()
         return cls(path)
 
-    def order(self, shard: str, do: str, *, record: int = 1, times: int = 1) -> None:
-        """A signal's name, ``wait`` until `go`, or the name of an error of dataprep."""
+    def order(self, shard: str, do: str, *, record: int | str = 1, times: int = 1) -> None:
+        """A signal's name, ``wait`` until `go`, or the name of an error of dataprep's or Python's.
+
+        Args:
+            record: before the one of this number, or ``close``.
+        """
         order = {"do": do, "record": record, "times": times}
         (self.path / f"{shard}.json").write_text(json.dumps(order))
 
@@ -155,10 +163,5 @@ def check_same(made: Made, out: Path) -> None:
 
 def remains(out: Path) -> list[str]:
     """What no run should leave: temporary files, the lock, tasks, failures."""
-    return [
-        path.relative_to(out).as_posix()
-        for path in out.rglob("*")
-        if path.name.endswith(".partial")
-        or path.name == "lock"
-        or path.name.startswith(("task-", "failure-"))
-    ]
+    told = [*out.rglob("task-*"), *out.rglob("failure-*")]
+    return leftovers(out) + [path.relative_to(out).as_posix() for path in told]

@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import xxhash
 
@@ -26,6 +27,7 @@ from dataprep.system.throttle import pay
 from dataprep.tables import Value
 from dataprep.tables.order import shard_tables
 from dataprep.tables.recorded import COLUMNS
+from dataprep.tables.records import KEPT_COLUMNS
 from dataprep_schemas.state import CommitRecord
 
 
@@ -51,6 +53,14 @@ class _Row(NamedTuple):
         """Why it is not in the set; None if it is."""
         _, status, reason, *_ = self.kept
         return reason if status == "rejected" else None
+
+    def is_of(self, example: Example) -> bool:
+        """Whether an example is what the table says of it; its boxes, where the format has any."""
+        found = example.key, example.labels, xxhash.xxh3_128_hexdigest(example.encoded)
+        if found != (self.key, self.labels, self.xxh3):
+            return False
+        boxes = self.kept[KEPT_COLUMNS.index("boxes")] or ()
+        return not example.boxes or np.float32(example.boxes).tolist() == boxes
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +144,7 @@ class SealedImages:
                     continue
                 example = next(examples)
                 pay(len(example.encoded))
-                found = example.key, xxhash.xxh3_128_hexdigest(example.encoded)
-                if found != (row.key, row.xxh3):
+                if not row.is_of(example):
                     raise SinkError(
                         f"{self.out}: record {row.number - first} of {shard.split} is not "
                         f"{printable(row.key)} as records.parquet has it; `dataprep verify --level "

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import gc
-import json
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -19,71 +17,11 @@ from PIL import Image
 
 from tests.conftest import Made, Raw, make
 
-# Imports everything once, then forks a process a run, so that a kill costs no start-up. The process
-# that forks never opens a database or reads a table: their threads would not be there in its forks.
-_FORKS = """
-import json, os, sys
-import apache_beam
-import dataprep_pipelines.run, dataprep_pipelines.scan, dataprep_pipelines.write
-import h5py, lmdb
-import dataprep.api.progress, dataprep.synthesize.imagenet
-from dataprep.cli import main
 
-print("ready", flush=True)
-for line in sys.stdin:
-    run = json.loads(line)
-    child = os.fork()
-    if child == 0:
-        os.setsid()
-        null = os.open(os.devnull, os.O_RDWR)
-        for number in range(3):
-            os.dup2(null, number)
-        os._exit(main(run["words"]))
-    print(child, flush=True)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-"""
-
-
-class Forks:
-    """Starts runs that can be killed, in processes that have everything imported already."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
-        self._answer()
-
-    def run(self, words: list[str]) -> int:
-        """Run to the end; returns the exit code."""
-        self.start(words)
-        return self.wait()
-
-    def start(self, words: list[str]) -> int:
-        """Start a run; returns its process, which leads a process group."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps({"words": words}) + "\n")
-        self._process.stdin.flush()
-        return int(self._answer())
-
-    def wait(self) -> int:
-        """The exit code, or minus the signal."""
-        return int(self._answer())
-
-    def _answer(self) -> str:
-        assert self._process.stdout is not None
-        return self._process.stdout.readline()
-
-
-@pytest.fixture(scope="session")
-def forks() -> Iterator[Forks]:
-    with subprocess.Popen(
-        [sys.executable, "-c", _FORKS],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    ) as process:
-        yield Forks(process)
-        assert process.stdin is not None
-        process.stdin.close()
+@pytest.fixture(autouse=True)
+def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What failed is tried again at once."""
+    monkeypatch.setattr("dataprep_pipelines.run._PAUSES", (0.0, 0.0))
 
 
 @pytest.fixture(scope="session")

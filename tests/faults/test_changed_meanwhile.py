@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dataprep.jobs import image_job
+from dataprep.jobs import raw_images
 from dataprep.sealed import verify
 from dataprep_pipelines.runners import local
 from tests.conftest import Cli, Made, Shelf, hashes, leftovers
@@ -28,12 +28,6 @@ def after(
         return result
 
     monkeypatch.setattr(module, name, changed)
-
-
-def flip_a_byte(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
 
 
 def test_a_data_set_that_is_exchanged_while_it_is_converted_is_refused(
@@ -54,17 +48,37 @@ def test_a_data_set_that_is_exchanged_while_it_is_converted_is_refused(
     assert leftovers(tmp_path / "new") == []
 
 
-@pytest.mark.parametrize("name", ["train/train-00002-of-00006", "records.parquet"])
+SHARD, OTHER = "train/train-00002-of-00006", "train/train-00003-of-00006"
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ({SHARD: OTHER, f"index/{SHARD}": f"index/{OTHER}"}, "as records.parquet has it"),
+        ({"records.parquet": "manifest.json"}, "is not the table that was sealed"),
+    ],
+    ids=["shard", "table"],
+)
 @pytest.mark.parametrize("shards", [1, 6])
 def test_a_file_that_is_written_between_verifying_and_converting_is_noticed(
-    cli: Cli, tiny: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, shards: int
+    cli: Cli,
+    tiny: Made,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    written: dict[str, str],
+    said: str,
+    shards: int,
 ) -> None:
-    """Its new bytes would be sealed under a new hash: here even the same ones are refused."""
-    path = tiny.copy(tmp_path / "source") / name
-    after(monkeypatch, verify, "verify", lambda: path.write_bytes(path.read_bytes()))
+    """What it holds, here what another file holds, would be sealed under a new hash."""
+    source = tiny.copy(tmp_path / "source")
+
+    def write() -> None:
+        for name, other in written.items():
+            shutil.copy(source / other, source / name)
+
+    after(monkeypatch, verify, "verify", write)
     words = ("--sink", "recordio", "--num_shards", f"train={shards}", "--to", tmp_path / "new")
-    result = cli("convert", tmp_path / "source", *words)
-    assert f"{tmp_path / 'source'} changed while it was converted" in result.error
+    assert said in cli("convert", source, *words).error
     assert not (tmp_path / "new" / "manifest.json").exists()
 
 
@@ -105,7 +119,8 @@ def test_an_archive_that_changed_between_two_runs_is_never_mixed(
     (out / ".dataprep" / "commits" / "train-00000-of-00005.json").unlink()
     archive = raw.path / "ILSVRC2012_img_train.tar"
     content, status = archive.read_bytes(), archive.stat()
-    flip_a_byte(archive)  # the same members of the same sizes
+    middle = len(content) // 2  # the same members of the same sizes
+    archive.write_bytes(content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :])
     os.utime(archive, ns=(status.st_atime_ns, status.st_mtime_ns + 1))
     if back:
         archive.write_bytes(content)
@@ -130,7 +145,7 @@ def test_an_archive_that_is_written_while_a_shard_is_made_is_noticed_before_the_
     def rewrite() -> None:
         os.utime(archive, ns=(status.st_atime_ns, status.st_mtime_ns + 1))
 
-    after(monkeypatch, image_job, "_convert", rewrite)
+    after(monkeypatch, raw_images.RawImages, "_convert", rewrite)
     result = cli(*raw.command(out, "--workers", 1))
     assert result.code == 1
     assert "ILSVRC2012_img_train.tar changed since it was indexed: it was modified" in result.error

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from tests.conftest import Cli, Made, hashes, leftovers
+from dataprep.synthesize.imagenet import synthesize_imagenet
+from tests.cli.test_append import manifest_of
+from tests.conftest import Cli, Made, Raw, Result, Shelf, hashes, leftovers, make, shelf_of
+from tests.faults.conftest import commits
 
 # Runs the command line with a limit on the size of every file, as `ulimit -f` sets it.
 _LIMITED = """
@@ -20,20 +23,52 @@ from dataprep.cli import main
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), resource.RLIM_INFINITY))
 sys.exit(main(sys.argv[2:]))
 """
+COUNTS = ("--num_shards", "train=4,validation=1")
+FULL = ["tfrecord", "lmdb", "hdf5", "parquet"]
+
+Disk = Callable[[str], Path]
 
 
-@pytest.fixture
-def optimist(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+@pytest.fixture(scope="module")
+def photo_shelf(photos: Made, tmp_path_factory: pytest.TempPathFactory) -> Shelf:
+    shelf = shelf_of(photos, tmp_path_factory.mktemp("photo-shelf"))
+    for name in FULL:
+        shelf(name, *COUNTS)
+    return shelf
+
+
+@contextmanager
+def optimism() -> Iterator[None]:
     """The estimate believes that there is room, as it would if others filled the disk later."""
-    monkeypatch.setattr(
-        "dataprep.jobs.build_directory.shutil.disk_usage",
-        lambda path: SimpleNamespace(free=1 << 40),
-    )
-    return monkeypatch
+    with pytest.MonkeyPatch.context() as patch:
+        usage = "dataprep.jobs.build_directory.shutil.disk_usage"
+        patch.setattr(usage, lambda path: SimpleNamespace(free=1 << 40))
+        yield
+
+
+@contextmanager
+def almost_full(disk: Path, room: int) -> Iterator[None]:
+    """So many bytes are free."""
+    filler = disk / "filler"
+    filler.write_bytes(bytes(shutil.disk_usage(disk).free - room))
+    with optimism():
+        yield
+    filler.unlink()
+
+
+def check_refused(result: Result, place: Path, out: Path, made: Made) -> None:
+    assert result.code == 1
+    assert f"error: {place}: no space left while" in result.error
+    assert "run the same command again" in result.error
+    assert leftovers(out) == []
+    assert not (out / "manifest.json").exists()
+    # Whatever is there under its final name is whole.
+    for name, digest in hashes(out).items():
+        assert made.files[name] == digest
 
 
 def test_a_disk_that_is_too_small_is_refused_before_anything_is_written(
-    cli: Cli, photos: Made, small_disk: Callable[[str], Path]
+    cli: Cli, photos: Made, small_disk: Disk
 ) -> None:
     out = small_disk("2m")
     result = cli(*photos.command(out))
@@ -48,7 +83,7 @@ def test_a_disk_that_is_too_small_is_refused_before_anything_is_written(
 
 @pytest.mark.thorough
 def test_a_disk_that_is_full_at_any_time_is_one_clear_line_and_is_healed(
-    cli: Cli, photos: Made, small_disk: Callable[[str], Path], optimist: pytest.MonkeyPatch
+    cli: Cli, photos: Made, small_disk: Disk
 ) -> None:
     disk = small_disk("64m")
     unclear = {}
@@ -56,10 +91,8 @@ def test_a_disk_that_is_full_at_any_time_is_one_clear_line_and_is_healed(
     for free in (0, 4, 12, 24, 44, 64, 80, 4200, 4400):
         out = disk / "out"
         out.mkdir()
-        filler = disk / "filler"
-        filler.write_bytes(bytes(free_bytes(disk) - free * 1024))
-        result = cli(*photos.command(out, "--workers", 1))
-        filler.unlink()
+        with almost_full(disk, free * 1024):
+            result = cli(*photos.command(out, "--workers", 1))
         if result.code:
             error = result.error
             if "no space left" not in error.lower() or "unexpected" in error or "defect" in error:
@@ -71,23 +104,104 @@ def test_a_disk_that_is_full_at_any_time_is_one_clear_line_and_is_healed(
     assert unclear == {}
 
 
-def free_bytes(path: Path) -> int:
-    line = subprocess.run(
-        ["df", "--output=avail", "-B1", str(path)], capture_output=True, text=True, check=True
-    )
-    return int(line.stdout.split()[1])
-
-
+@pytest.mark.thorough
 def test_a_limit_on_the_size_of_files_is_named(cli: Cli, photos: Made, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    limited = [sys.executable, "-c", _LIMITED, "300000", *photos.command(out, "--workers", 2)]
-    process = subprocess.Popen(
-        limited, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
-    result = cli.done(process)
+    words = photos.command(out, "--workers", 2)
+    result = cli.done(cli.start(*words, program=(sys.executable, "-c", _LIMITED, "300000")))
     assert result.code == 1
     assert "cannot be written while writing" in result.error
     assert "File too large, files may have 300.0 KB here (ulimit -f)" in result.error
-    assert [name for name in leftovers(out) if not name.endswith("failure.json")] == []
+    assert leftovers(out) == []
     assert cli(*photos.command(out)).code == 0
     assert hashes(out) == photos.files
+
+
+# --- every kind of format ---
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", FULL)
+def test_a_disk_that_fills_up_keeps_finished_shards_and_the_run_resumes(
+    cli: Cli, photo_shelf: Shelf, small_disk: Disk, name: str
+) -> None:
+    made = photo_shelf(name, *COUNTS)
+    disk = small_disk("64m")
+    out = disk / "out"
+    largest = max(path.stat().st_size for path in made.out.rglob("*") if path.is_file())
+    for room in (largest // 2, largest + largest // 2):
+        shutil.rmtree(out, ignore_errors=True)
+        out.mkdir()
+        with almost_full(disk, room + 65536):
+            result = cli(*made.command(out, "--workers", 1))
+            check_refused(result, out, out, made)
+        kept = {path: path.stat().st_mtime_ns for path in commits(out)}
+    assert kept
+    assert cli(*made.command(out, "--workers", 2)).code == 0
+    assert hashes(out) == made.files
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", ["lmdb", "hdf5"])
+def test_a_full_build_directory_is_the_place_that_is_named(
+    cli: Cli, photo_shelf: Shelf, small_disk: Disk, tmp_path: Path, name: str
+) -> None:
+    made = photo_shelf(name, *COUNTS)
+    scratch, out = small_disk("256k"), tmp_path / "out"
+    words = made.command(out, "--build_dir", scratch, "--workers", 1)
+    result = cli(*words)
+    assert result.code == 1
+    assert f"error: {scratch}: about " in result.error  # before anything is written
+    assert "choose another --build_dir" in result.error
+    with optimism():
+        check_refused(cli(*words), scratch, out, made)
+    assert list(scratch.iterdir()) == []
+    small_disk("32m")
+    assert cli(*words).code == 0
+    assert hashes(out) == made.files
+    assert list(scratch.iterdir()) == []
+
+
+@pytest.mark.thorough
+def test_a_target_that_is_full_at_the_very_end_is_one_line(
+    cli: Cli, small_disk: Disk, shelf: Shelf
+) -> None:
+    """When only the files that are made once a split, or the manifest, find no room."""
+    made = shelf("hdf5-caffe", "--num_shards", 2)
+    disk = small_disk("8m")
+    out = disk / "out"
+    assert cli(*made.command(out)).code == 0
+    for room in (0, 4, 16, 28):
+        for name in ("train.txt", "validation.txt", "manifest.json"):
+            (out / name).unlink(missing_ok=True)
+        with almost_full(disk, room * 1024):
+            result = cli(*made.command(out))
+        assert result.code
+        assert "no space left" in result.error.lower(), result.error
+        assert "unexpected" not in result.error
+        assert leftovers(out) == []
+    assert cli(*made.command(out)).code == 0
+    assert hashes(out) == made.files
+
+
+@pytest.mark.thorough
+def test_without_room_for_old_and_new_shards_nothing_is_compacted(
+    cli: Cli, small_disk: Disk, tmp_path: Path
+) -> None:
+    disk, raw = small_disk("64m"), Raw(tmp_path / "raw", ("--workers", "1"))
+    synthesize_imagenet(raw.path, classes=4, images_per_class=8, validation_images=8)
+    made = make(raw, disk / "out", "--num_shards", "train=5,validation=2")
+    shutil.rmtree(raw.path)
+    synthesize_imagenet(raw.path, classes=4, images_per_class=11, validation_images=8)
+    assert cli(*raw.command(made.out, "--append")).code == 0
+    files = hashes(made.out)
+    filler = disk / "filler"
+    filler.write_bytes(bytes(shutil.disk_usage(disk).free - (1 << 20)))
+    error = cli("compact", made.out).error
+    assert " needed, " in error
+    assert "the old shards stay until all new ones are there" in error
+    assert hashes(made.out) == files
+    filler.unlink()
+    assert cli("compact", made.out).code == 0
+    assert manifest_of(made.out)["num_shards"] == {"train": 7, "validation": 2}

@@ -1,22 +1,24 @@
-"""A worker that outlives its launcher must not disturb the run that took its place."""
+"""A worker or a launcher that was given up for dead must not disturb the run in its place."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
-from dataprep.errors import PipelineError
+from dataprep.api.progress import Reporter
+from dataprep.errors import LockedError, PipelineError
 from dataprep.images import Recipe
 from dataprep.jobs.clearing import remove_partial_files
-from dataprep.jobs.commit import CommitRecord
+from dataprep.jobs.commit import CommitRecord, finished_shards
+from dataprep.jobs.identity import claim, read_job
 from dataprep.jobs.job import Job
 from dataprep.jobs.lock import locked
 from dataprep.jobs.prepare import prepare
 from dataprep.jobs.request import MaxBad, Request
+from dataprep.jobs.seal import seal
 from dataprep.jobs.workspace import Workspace
 from dataprep.sinks import ShardName
 from dataprep_pipelines.failures import FailureLog
@@ -26,31 +28,20 @@ from dataprep_pipelines.runners.local import LocalEngine
 from dataprep_pipelines.tasks import task_file
 from dataprep_pipelines.write import WriteShard
 from tests.conftest import Made, hashes, leftovers
+from tests.jobs.markers import claim_of
 
 SHARD = ShardName("train", 2, 6)
 ORPHAN = "failure-orphan.json"
+TAKEN_OVER = "another run took this directory over"
 
 
-class Jobs:
-    """A reporter that keeps the job, which is what a worker is given."""
+class Keeping(Reporter):
+    """Keeps the job, which is what a worker is given."""
 
-    def __init__(self) -> None:
-        self.jobs: list[Job] = []
-
-    def line(self, text: str) -> None:
-        pass
-
-    def scanning(self, done: int, total: int) -> None:
-        pass
+    job: Job
 
     def writing(self, job: Job, committed: Sequence[CommitRecord]) -> None:
-        self.jobs.append(job)
-
-    def progress(self, new: Sequence[CommitRecord], under_way: int) -> None:
-        pass
-
-    def finished(self) -> None:
-        pass
+        self.job = job
 
 
 @dataclass
@@ -83,22 +74,25 @@ class Between:
 
 @pytest.fixture
 def job(tiny: Made, tmp_path: Path) -> Job:
-    jobs = Jobs()
-    counts = {"train": 6, "validation": 2}
+    """The finished job of the tiny set."""
+    reporter = Keeping(lambda _: None)
     request = Request(
         dataset="imagenet",
         raw=tiny.raw.path,
         out=tmp_path,
         recipe=Recipe(),
         max_bad=MaxBad(),
-        num_shards=counts,
+        num_shards={"train": 6, "validation": 2},
     )
-    prepare(request, Launcher(Engine(1)), jobs)
-    return jobs.jobs[0]
+    prepare(request, Launcher(Engine(1)), reporter)
+    return reporter.job
+
+
+# --- workers ---
 
 
 def work_as_orphan(job: Job, lease: object) -> None:
-    orphan = dataclasses.replace(job, lease=lease)  # type: ignore[arg-type]
+    orphan = replace(job, lease=lease)  # type: ignore[arg-type]
     failures = FailureLog(orphan.lease)
     with task_file(orphan, orphan.lease, None, "write") as spec:
         work = WriteShard(spec, Parallelism(), failures)
@@ -106,38 +100,61 @@ def work_as_orphan(job: Job, lease: object) -> None:
         engine.run([SHARD], work, Parallelism(), watch=lambda: None, failures=failures)
 
 
-def test_an_orphan_whose_files_were_swept_does_not_fail_the_new_run(tiny: Made, job: Job) -> None:
+@pytest.mark.parametrize("swept", [True, False], ids=["swept", "late"])
+def test_an_orphan_does_not_fail_the_new_run_and_publishes_the_same_bytes(
+    tiny: Made, job: Job, swept: bool
+) -> None:
     with locked(job.workspace):  # the new run
-        work_as_orphan(job, Between(job.workspace.private / ORPHAN, swept=job.workspace))
+        lease = Between(job.workspace.private / ORPHAN, swept=job.workspace if swept else None)
+        work_as_orphan(job, lease)
         assert job.workspace.run_files() == []
     assert leftovers(job.workspace.out) == []
     assert hashes(job.workspace.out) == tiny.files
 
 
-def test_an_orphan_that_publishes_late_publishes_the_same_bytes(
-    tiny: Made, job: Job, tmp_path: Path
-) -> None:
-    with locked(job.workspace):
-        work_as_orphan(job, Between(tmp_path / ORPHAN))
-    assert leftovers(job.workspace.out) == []
-    assert hashes(job.workspace.out) == tiny.files
-
-
-def test_an_orphan_that_looks_stops(tiny: Made, job: Job) -> None:
-    record = job.workspace.commits / f"{SHARD}.json"
+def test_an_orphan_that_looks_stops(job: Job, tmp_path: Path) -> None:
+    """Yet what it left undone does not look done while its launcher may live."""
+    record = job.workspace.record(SHARD)
     record.unlink()
     work_as_orphan(job, job.lease)  # nobody holds the directory any more
-    assert not record.exists()
-    assert leftovers(job.workspace.out) == []
-
-
-def test_what_a_worker_left_undone_does_not_look_done_while_its_launcher_may_live(
-    job: Job, tmp_path: Path
-) -> None:
-    record = job.workspace.commits / f"{SHARD}.json"
-    record.unlink()
     with pytest.raises(PipelineError, match=f"no sign of life of the launcher; {SHARD}"):
         work_as_orphan(job, Between(tmp_path / ORPHAN, silent=True))
     work_as_orphan(job, Between(tmp_path / ORPHAN, silent=True, taken_over=True))
     assert not record.exists()
     assert leftovers(job.workspace.out) == []
+
+
+# --- launchers ---
+
+
+@pytest.mark.parametrize("taken", [True, False])
+def test_a_launcher_that_was_taken_over_seals_nothing(tiny: Made, job: Job, taken: bool) -> None:
+    """But the failure of a late worker does not keep a run from sealing."""
+    workspace = job.workspace
+    workspace.manifest.unlink()
+    ours = replace(job, request=replace(job.request, verify_before_seal=True))
+
+    def meanwhile(_: str) -> None:
+        if taken:
+            workspace.lock.write_text(claim_of("n1"))
+
+    def seal_again() -> None:
+        with locked(workspace) as lease:
+            lease.failure.write_text("{}")
+            identity, records = read_job(workspace).identity, finished_shards(workspace)
+            seal(replace(ours, lease=lease), identity, records, meanwhile)
+
+    if taken:
+        with pytest.raises(LockedError, match=TAKEN_OVER):
+            seal_again()
+        assert not workspace.manifest.exists()
+    else:
+        seal_again()
+        assert hashes(workspace.out) == tiny.files
+
+
+def test_it_overwrites_nothing(tiny: Made, job: Job) -> None:
+    identity = read_job(job.workspace).identity
+    with pytest.raises(LockedError, match=TAKEN_OVER):
+        claim(job, identity, {}, overwrite=True)
+    assert hashes(job.workspace.out) == tiny.files

@@ -56,11 +56,6 @@ class Faults:
         return refusing
 
 
-@pytest.fixture(autouse=True)
-def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "_PAUSES", (0.0, 0.0))
-
-
 def _fail(patch: pytest.MonkeyPatch, where: str) -> None:
     """Let every shard, or every scan, raise that: something has to be told."""
 

@@ -23,7 +23,6 @@ from dataprep.errors import DataprepError
 from dataprep.system.state_files import encode, parse
 from dataprep_schemas.manifest import Manifest
 from dataprep_schemas.state import State
-from tests.fuzz import set_readers
 from tests.fuzz.raw_readers import NEXT
 
 _NO_HASH = "no hash yet"
@@ -68,9 +67,9 @@ def _declared(form: str) -> inspect.Type:
     return inspect.type_info(kinds()[form])
 
 
-def documents() -> list[bytes]:
+def documents(manifest_of_a_set: bytes) -> list[bytes]:
     """One valid document of each type, behind the name of its form."""
-    manifest = json.loads(set_readers.sets()[0].split(NEXT)[0])
+    manifest = json.loads(manifest_of_a_set)
     made = []
     for form, kind in kinds().items():
         document = _made(inspect.type_info(kind), manifest) if kind is not Manifest else manifest
@@ -144,7 +143,14 @@ def mutated_document(random: Random, seeds: list[bytes]) -> bytes:
     """One of the documents with 1 to 3 things changed, whose hash is right."""
     form, data = random.choice(seeds).split(NEXT, 1)
     document = json.loads(data)
-    kind = _declared(form.decode())
+    twice = change(random, document)
+    document["sha256"] = _NO_HASH
+    return form + NEXT + _written(document, twice)
+
+
+def change(random: Random, document: dict[str, Any]) -> bytes:
+    """Change 1 to 3 things of a document that says its form; returns a key to write twice."""
+    kind = _declared(document["format"])
     twice = b""
     for _ in range(random.choice((1, 1, 1, 2, 3))):
         place, other = (_place(random, kind, document) for _ in range(2))
@@ -164,9 +170,7 @@ def mutated_document(random: Random, seeds: list[bytes]) -> bytes:
                 holder[key] = copy.deepcopy(other[0][other[1]])
             case _:
                 holder[key] = copy.deepcopy(_hostile(random, declared, holder[key]))
-    document["sha256"] = _NO_HASH
-    written = _written(document, twice)
-    return form + NEXT + written
+    return twice
 
 
 def _hostile(random: Random, kind: inspect.Type, value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Hostile bytes and documents made of valid ones; the same random state makes the same.
+"""Hostile bytes made of valid ones; the same random state makes the same.
 
 Most of what breaks a parser is a length, a count, an offset or a number in text that is not what
 it was, so those are what is changed most; then bits, cuts, repetitions and pieces of other inputs.
@@ -6,11 +6,9 @@ it was, so those are what is changed most; then bits, cuts, repetitions and piec
 
 from __future__ import annotations
 
-import copy
 import re
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import Any
 
 _MOST = 1 << 20  # bytes of an input
 
@@ -26,16 +24,6 @@ _TEXTS = (
 )
 _DIGITS = re.compile(rb"[0-9]+")
 
-_STRINGS = (
-    *("", "0", ".", "..", "../../up", "/etc/passwd", "a\0b", "\x1b[2J", "\u202e", "\ud800", "a\nb"),
-    *("x" * 5000, "a/" * 1000, "train", "validation", "tfrecord", "jpeg", "RAW", "0" * 64),
-)
-_VALUES: tuple[Any, ...] = (
-    *(None, True, False, 0, 1, -1, 2**31, 2**53, 2**63, 2**64, 10**30, 0.5, 1e308, -0.0),
-    *_STRINGS,
-    *([], {}, [[]], [0], [None], [[0, 0]], ["a", "b"], {"": 0}, {"a": {}}),
-)
-
 Edit = Callable[[Random, bytearray, Sequence[bytes]], None]
 
 
@@ -45,43 +33,6 @@ def mutated(random: Random, seeds: Sequence[bytes]) -> bytes:
     for _ in range(random.choice((1, 1, 1, 2, 2, 3, 5, 8))):
         random.choice(_EDITS)(random, data, seeds)
     return bytes(data[:_MOST])
-
-
-def mutated_document(random: Random, document: Any) -> Any:
-    """A document of JSON with 1 to 3 values changed, left out, exchanged or repeated."""
-    for _ in range(random.choice((1, 1, 2, 3))):
-        places = [*_places(document)]
-        if not places:
-            break
-        parent, key = random.choice(places)
-        match random.randrange(8):
-            case 0:
-                del parent[key]
-            case 1:
-                other, there = random.choice(places)
-                parent[key] = copy.deepcopy(other[there])
-            case 2 if isinstance(parent, list):
-                parent.insert(key, parent[key])
-            case 2:
-                parent[random.choice(_STRINGS)] = parent[key]
-            case 3 if type(parent[key]) is int:
-                parent[key] += random.choice((-1, 1, 2**32, -(2**31)))
-            case _:
-                parent[key] = copy.deepcopy(random.choice(_VALUES))
-    return document
-
-
-def _places(node: Any) -> list[tuple[Any, Any]]:
-    """Every value of a document that has a parent: (parent, key), the parents without cycles."""
-    found = []
-    waiting = [node]
-    while waiting and len(found) < 100_000:
-        parent = waiting.pop()
-        if isinstance(parent, dict | list):
-            keys = parent if isinstance(parent, dict) else range(len(parent))
-            found += [(parent, key) for key in keys]
-            waiting += [parent[key] for key in keys]
-    return found
 
 
 def _place(random: Random, data: bytearray) -> int:

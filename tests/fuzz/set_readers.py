@@ -36,7 +36,8 @@ from dataprep.system.state_files import encode
 from dataprep_schemas.state import Part
 from tests.conftest import write_tiny_raw
 from tests.forging import rehashed
-from tests.fuzz.mutations import mutated, mutated_document
+from tests.fuzz.documents import change
+from tests.fuzz.mutations import mutated
 from tests.fuzz.raw_readers import NEXT
 
 _FILES = (
@@ -164,7 +165,10 @@ def mutated_set(random: Random, seeds: list[bytes]) -> bytes:
     if at == 2 and random.getrandbits(1):
         files[at] = _mutated_table(random, files[at])
     elif at < 2:
-        files[at] = json.dumps(mutated_document(random, json.loads(files[at]))).encode()
+        document = json.loads(files[at])
+        if document:  # there is no part beside a whole set
+            change(random, document)
+        files[at] = json.dumps(document).encode()
     else:
         files[at] = mutated(random, [files[at]])
     return NEXT.join(files)

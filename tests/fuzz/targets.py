@@ -74,7 +74,7 @@ TARGETS = {
         Target("meeting", meeting.messages, meeting.meet, 3000, memory=64),
         Target(
             "documents",
-            documents.documents,
+            lambda: documents.documents(sets.sets()[0].split(raw.NEXT)[0]),
             documents.read_document,
             20_000,
             mutate=documents.mutated_document,

@@ -7,14 +7,17 @@ library and Pillow: nothing of what is expected comes from the code under test.
 from __future__ import annotations
 
 import io
+import json
+import os
 import subprocess
 import sys
 import tarfile
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -122,13 +125,18 @@ class Built:
         return sorted(str(path) for path in (self.out / "index" / split).iterdir())
 
 
-@pytest.fixture(scope="session")
-def tf() -> ModuleType:
-    """TensorFlow, imported by the first test that needs it: it takes seconds."""
+def imported(*modules: str) -> Any:
+    """The last of these modules; the test is skipped if one is not installed."""
     with warnings.catch_warnings():
         # Of its dependencies' deprecations, at import only; which ones depends on the release.
         warnings.simplefilter("ignore")
-        return pytest.importorskip("tensorflow", reason="needs TensorFlow: make readers")
+        return [pytest.importorskip(it, reason=f"needs {it}: make readers") for it in modules][-1]
+
+
+@pytest.fixture(scope="session")
+def tf() -> ModuleType:
+    """TensorFlow, imported by the first test that needs it: it takes seconds."""
+    return imported("tensorflow")
 
 
 @pytest.fixture(scope="session")
@@ -178,22 +186,6 @@ def raw_images(raw_directory: Path) -> RawImages:
 
 
 @pytest.fixture(scope="session")
-def flat(dataprep: Command, raw_directory: Path, raw_images: RawImages) -> Built:
-    """Everything in one directory, as the readers' ``data_dir`` wants it."""
-    out = raw_directory.with_name("flat")
-    _imagenet(dataprep, raw_directory, out, "flat")
-    return Built(out, "flat", raw_images)
-
-
-@pytest.fixture(scope="session")
-def by_split(dataprep: Command, raw_directory: Path, raw_images: RawImages) -> Built:
-    """A directory a split, as the TPU script leaves it."""
-    out = raw_directory.with_name("split")
-    _imagenet(dataprep, raw_directory, out, "split")
-    return Built(out, "split", raw_images)
-
-
-@pytest.fixture(scope="session")
 def boxed(dataprep: Command, raw_directory: Path, raw_images: RawImages) -> Built:
     """With bounding boxes: one image has two; one that has to be stored anew has one."""
     train = raw_images["train"]
@@ -217,27 +209,73 @@ def made(dataprep: Command, raw_directory: Path, raw_images: RawImages) -> Calla
     """Returns made(sink, *options) -> what the command makes; the same is made only once."""
     done: dict[tuple[str, ...], Built] = {}
 
-    def make(sink: str, *options: str) -> Built:
-        words = ("--sink", sink, *options)
+    def make(sink: str, *options: str, layout: str = "split") -> Built:
+        words = (layout, "--workers", "1", "--sink", sink, *options)
         if words not in done:
             out = raw_directory.with_name(f"{sink}-{len(done)}")
-            _imagenet(dataprep, raw_directory, out, "split", "--workers", "1", *words)
-            done[words] = Built(out, "split", raw_images)
+            _imagenet(dataprep, raw_directory, out, *words)
+            done[words] = Built(out, layout, raw_images)
         return done[words]
 
     return make
 
 
 @pytest.fixture(scope="session")
+def flat(made: Callable[..., Built]) -> Built:
+    """Everything in one directory, as the readers' ``data_dir`` wants it."""
+    return made("tfrecord", layout="flat")
+
+
+@pytest.fixture(scope="session")
+def by_split(made: Callable[..., Built]) -> Built:
+    """A directory a split, as the TPU script leaves it."""
+    return made("tfrecord")
+
+
+@pytest.fixture(scope="session")
 def dali() -> ModuleType:
     """NVIDIA DALI, with the parts that are used of it."""
-    reason = "needs NVIDIA DALI, no GPU: make readers"
-    with warnings.catch_warnings():
-        # Of its dependencies' deprecations, at import only; which ones depends on the release.
-        warnings.simplefilter("ignore")
-        for part in ("fn", "tfrecord", "pipeline"):
-            pytest.importorskip(f"nvidia.dali.{part}", reason=reason)
-        return pytest.importorskip("nvidia.dali", reason=reason)
+    return imported(
+        *(f"nvidia.dali.{part}" for part in ("fn", "tfrecord", "pipeline")), "nvidia.dali"
+    )
+
+
+def run_dali(
+    dali: Any,
+    outputs: Callable[[], Iterable[Any]],
+    count: int,
+    part: tuple[int, int] | None = None,
+) -> list[list[Any]]:
+    """What DALI gives of each record.
+
+    Args:
+        outputs: makes them of a reader, which is named Reader.
+        count: of all records.
+        part: which part, of how many; None: all.
+    """
+    pipeline = dali.Pipeline(batch_size=1, num_threads=1, device_id=None)
+    with pipeline:
+        pipeline.set_outputs(*outputs())
+    pipeline.build()
+    assert pipeline.reader_meta("Reader")["epoch_size"] == count
+    number, parts = part or (0, 1)
+    first, last = (count * (number + step) // parts for step in (0, 1))
+    return [[np.array(output.at(0)) for output in pipeline.run()] for _ in range(last - first)]
+
+
+def run_mxnet(records: Path, label_width: int, crop: int) -> dict[str, Any]:
+    """What `mxnet_reader.py` prints, in an interpreter of its own."""
+    variable = "DATAPREP_MXNET_PYTHON"
+    if variable not in os.environ:
+        pytest.skip(f"set {variable} to a Python that has MXNet 1.9 and NumPy before 1.24")
+    script = Path(__file__).with_name("mxnet_reader.py")
+    words = (os.environ[variable], script, records, records.with_suffix(".idx"), label_width, crop)
+    done = subprocess.run(
+        [str(word) for word in words], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
 
 
 @pytest.fixture(params=["flat", "by_split"])

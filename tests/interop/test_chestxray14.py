@@ -7,24 +7,18 @@ that is written out in the tests.
 from __future__ import annotations
 
 import io
-import json
-import os
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import h5py
-import lmdb
 import numpy as np
 import pytest
 from PIL import Image
 
 import dataprep
-from dataprep_schemas.caffe_pb2 import Datum
 from tests.conftest import FINDINGS, Labelled, Made, Shelf, read_labels, shelf_of
+from tests.interop.conftest import run_dali, run_mxnet
 
-VARIABLE = "DATAPREP_MXNET_PYTHON"
 COUNT = len(FINDINGS)
 TEXTS = ("view", "gender")
 NUMBERS = ("patient_id", "age", "follow_up")
@@ -130,15 +124,6 @@ def test_tf_data_finds_whose_box_is_where(tf, radiographs: Made) -> None:
     assert found == wanted
 
 
-def run(dali: Any, outputs: Callable[[], list[Any]], count: int) -> list[list[Any]]:
-    """What DALI gives of each record."""
-    pipeline = dali.Pipeline(batch_size=1, num_threads=1, device_id=None)
-    with pipeline:
-        pipeline.set_outputs(*outputs())
-    pipeline.build()
-    return [[np.asarray(output.at(0)) for output in pipeline.run()] for _ in range(count)]
-
-
 def test_dali_parses_fourteen_numbers(dali, radiographs: Made, vectors: Vectors) -> None:
     tfrecord = dali.tfrecord
     features = {
@@ -153,13 +138,14 @@ def test_dali_parses_fourteen_numbers(dali, radiographs: Made, vectors: Vectors)
             path=shards(radiographs.out, "test"),
             index_path=shards(radiographs.out / "index", "test"),
             features=features,
+            name="Reader",
         )
         *rest, encoded = (found[key] for key in features)
         pixels = dali.fn.decoders.image(encoded, device="cpu", output_type=dali.types.GRAY)
         return [*rest, pixels]
 
     found = {}
-    for name, labels, patient, pixels in run(dali, outputs, len(vectors)):
+    for name, labels, patient, pixels in run_dali(dali, outputs, len(vectors)):
         key = name.tobytes().decode()
         found[key] = labels.tolist()
         assert patient.tolist() == [int(key[:8])]
@@ -173,16 +159,8 @@ def test_dali_parses_fourteen_numbers(dali, radiographs: Made, vectors: Vectors)
 def test_mxnet_reads_records_and_decodes_images_with_label_width_14(
     radiographs: Made, made: Shelf, vectors: Vectors
 ) -> None:
-    if VARIABLE not in os.environ:
-        pytest.skip(f"set {VARIABLE} to a Python that has MXNet 1.9 and NumPy before 1.24")
     out = made("recordio", *SINGLE).out
-    script = Path(__file__).with_name("mxnet_reader.py")
-    words = (os.environ[VARIABLE], script, out / "test.rec", out / "test.idx", COUNT, 8)
-    done = subprocess.run(
-        [str(word) for word in words], capture_output=True, text=True, check=False, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
-    read = json.loads(done.stdout)
+    read = run_mxnet(out / "test.rec", COUNT, 8)
     lines = [line.split("\t") for line in (out / "test.lst").read_text("ascii").splitlines()]
     keys = [line[-1] for line in lines]
     assert sorted(keys) == sorted(vectors)
@@ -226,42 +204,20 @@ def test_h5py_finds_labels_and_attributes(
 # --- LMDB ---
 
 
-def entries(path: Path, **options: Any) -> list[tuple[bytes, bytes]]:
-    environment = lmdb.open(str(path), readonly=True, lock=False, **options)
-    with environment, environment.begin() as transaction:
-        return [(bytes(key), bytes(value)) for key, value in transaction.cursor()]
-
-
-def test_caffes_second_database_has_the_labels(
-    radiographs: Made, made: Shelf, vectors: Vectors
-) -> None:
-    out = made("lmdb", "--sink_option", "labels=multi", *SINGLE).out
-    names = by_image(radiographs)
-    images, labels = (entries(out / name) for name in ("test_lmdb", "test_labels_lmdb"))
-    assert [key for key, _ in images] == [key for key, _ in labels]
-    found = {}
-    for (key, image), (_, vector) in zip(images, labels, strict=True):
-        name = key.decode().split("_", 1)[1]
-        assert names[Datum.FromString(image).data] == name
-        datum = Datum.FromString(vector)
-        assert (datum.channels, datum.height, datum.width) == (COUNT, 1, 1)
-        found[name] = [*datum.data]
-    assert found == vectors
-
-
 def test_dali_reads_caffes_second_database(
     dali, radiographs: Made, made: Shelf, vectors: Vectors
 ) -> None:
     out = made("lmdb", "--sink_option", "labels=multi", *SINGLE).out
     names = by_image(radiographs)
     images, labels = (
-        run(dali, lambda name=name: [*dali.fn.readers.caffe(path=[str(out / name)])], len(vectors))
+        run_dali(
+            dali,
+            lambda name=name: dali.fn.readers.caffe(path=[str(out / name)], name="Reader"),
+            len(vectors),
+        )
         for name in ("test_lmdb", "test_labels_lmdb")
     )
     assert {
         names[image.tobytes()]: vector.ravel().tolist()
         for (image, _), (vector, _) in zip(images, labels, strict=True)
     } == vectors
-
-
-# --- WebDataset ---

@@ -1,8 +1,11 @@
-"""h5py reads the three layouts, as their users do; one of them by the rules of Caffe's HDF5Data."""
+"""h5py reads arrays, as their users do; those for Caffe by the rules of its HDF5Data.
+
+Encoded images are in tests/sinks/test_hdf5.py and tests/interop/test_verify.py.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,40 +25,6 @@ def shard_files(built: Built, split: str) -> list[Path]:
     found = sorted((built.out / split).glob("*.h5"))
     assert len(found) == SHARDS[split]
     return found
-
-
-def encoded_images(path: Path) -> Iterator[tuple[str, bytes, int]]:
-    """Key, image file and label of every image."""
-    with h5py.File(path, "r") as file:
-        assert file["images"].dtype == np.uint8
-        assert file["images"].ndim == 1
-        assert file["labels"].dtype == file["offsets"].dtype == np.int64
-        offsets = file["offsets"][:]
-        for number, label in enumerate(file["labels"][:]):
-            encoded = file["images"][offsets[number] : offsets[number + 1]].tobytes()
-            yield file["keys"][number].decode(), encoded, int(label)
-
-
-@pytest.mark.parametrize("split", SPLITS)
-def test_encoded_images(made: Callable[..., Built], split: str) -> None:
-    built = made("hdf5")
-    expected = [(image.key, image.encoded, image.label) for image in built.expected(split)]
-    shards = [record for path in shard_files(built, split) for record in encoded_images(path)]
-    assert shards == expected
-
-
-def test_sizes_formats_and_classes_are_beside_the_images(
-    made: Callable[..., Built], labels: dict[str, int]
-) -> None:
-    built = made("hdf5", "--num_shards", "1")
-    with h5py.File(built.out / "train.h5", "r") as file:
-        synsets = list(file.attrs["classes"])
-        assert synsets == sorted(labels, key=lambda synset: labels[synset])
-        assert h5py.check_enum_dtype(file["formats"].dtype) == {"JPEG": 0, "PNG": 1}
-        columns = zip(file["keys"][:], file["heights"][:], file["widths"][:], strict=True)
-        for key, height, width in columns:
-            image = built.raw["train"][key.decode().split("/")[-1]]
-            assert image.pixels.shape[:2] == (height, width)
 
 
 @pytest.mark.parametrize("split", SPLITS)

@@ -40,7 +40,7 @@ def datasets(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
 def test_load_dataset_finds_splits_images_and_class_names(
     datasets: Any, made: Callable[..., Built], layout: str, streaming: bool
 ) -> None:
-    built = made("parquet", "--layout", layout)
+    built = made("parquet", layout=layout)
     loaded = datasets.load_dataset(str(built.out), streaming=streaming)
     assert list(loaded) == ["train", "validation"]
     for split, rows in loaded.items():

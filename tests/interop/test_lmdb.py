@@ -1,6 +1,6 @@
 """The ``lmdb`` library and caffe.proto's Datum read the databases, as Caffe would.
 
-folder2lmdb's reader is in tests/sinks/test_lmdb_torch.py.
+folder2lmdb's reader is in tests/sinks/test_lmdb_torch.py, and reads in test_verify.py.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ PIXELS = ("--resize", f"{WIDTH}x{HEIGHT}")
 RAW = ("--datum", "raw", *PIXELS, "--stats", "mean", "--num_shards", "1")
 
 
-def entries(path: Path, **options: Any) -> list[tuple[bytes, bytes]]:
+def entries(path: Path) -> list[tuple[bytes, bytes]]:
     """Every key and value in the cursor's order, as Caffe walks them."""
-    environment = lmdb.open(str(path), readonly=True, lock=False, **options)
+    environment = lmdb.open(str(path), readonly=True, lock=False)
     with environment, environment.begin() as transaction:
         return [(bytes(key), bytes(value)) for key, value in transaction.cursor()]
 

@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
-import os
-import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,10 +20,8 @@ from PIL import Image
 from dataprep.sinks import DatasetInfo
 from dataprep.sinks.example import Example
 from dataprep.sinks.recordio import RecordIOSink
-from tests.interop.conftest import Built, decode
+from tests.interop.conftest import Built, decode, run_mxnet
 
-VARIABLE = "DATAPREP_MXNET_PYTHON"
-SCRIPT = Path(__file__).with_name("mxnet_reader.py")
 MAGIC = bytes.fromhex("0a23d7ce")  # of a record, which must not stand aligned inside one
 CROP = 8
 
@@ -39,19 +34,6 @@ class Found:
     read: dict[str, Any]
     images: list[bytes]
     labels: list[list[float]]
-
-
-def mxnet(records: Path) -> dict[str, Any]:
-    """What `mxnet_reader.py` prints."""
-    if VARIABLE not in os.environ:
-        pytest.skip(f"set {VARIABLE} to a Python that has MXNet 1.9 and NumPy before 1.24")
-    words = (os.environ[VARIABLE], SCRIPT, records, records.with_suffix(".idx"), 1, CROP)
-    done = subprocess.run(
-        [str(word) for word in words], capture_output=True, text=True, check=False, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
-    result: dict[str, Any] = json.loads(done.stdout)
-    return result
 
 
 def photograph(number: int, comment: bytes = b"") -> bytes:
@@ -99,7 +81,7 @@ def write(path: Path, info: DatasetInfo) -> Found:
     # The magic in the images is not in the file, but where it was split.
     stored = paths[0].read_bytes()
     assert any(image not in stored for image in images)
-    return Found(paths[1], mxnet(paths[0]), images, labels)
+    return Found(paths[1], run_mxnet(paths[0], 1, CROP), images, labels)
 
 
 @pytest.fixture(scope="module", params=["train", "magic"])
@@ -114,7 +96,7 @@ def found(
     expected = built.expected(request.param)
     return Found(
         built.out / f"{request.param}.idx",
-        mxnet(built.out / f"{request.param}.rec"),
+        run_mxnet(built.out / f"{request.param}.rec", 1, CROP),
         [image.encoded for image in expected],
         [[float(image.label)] for image in expected],
     )

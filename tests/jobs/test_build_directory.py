@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
 
@@ -16,19 +16,18 @@ from tests.conftest import Cli, Shelf, hashes, leftovers
 from tests.jobs.conftest import job_of
 
 INFO = DatasetInfo((("n01440764", "tench"),))
-SEEKING = ["lmdb", "hdf5-caffe"]
+TWO = ("--num_shards", 2)
 
 
 @pytest.fixture
 def lustre(shelf: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """The output is on Lustre, and there is some scratch; what is compared with was not."""
-    for name in (*SEEKING, "hdf5"):
-        shelf(name, "--num_shards", 2)
-    for name in ("lmdb", "tfrecord"):
-        shelf(name)
+    for name in ("tfrecord", "lmdb", "hdf5-caffe"):
+        shelf(name, *TWO)
     monkeypatch.setattr(build_directory, "filesystem_of", lambda path: "lustre")
     (tmp_path / "scratch").mkdir()
     monkeypatch.setenv("DATAPREP_SCRATCH", str(tmp_path / "scratch"))
+    monkeypatch.setattr("dataprep_pipelines.run._PAUSES", (0.0, 0.0))
     return monkeypatch
 
 
@@ -46,24 +45,29 @@ def used(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     return found
 
 
-@pytest.mark.parametrize("name", SEEKING)
-def test_it_is_built_in_scratch_and_copied(
+@pytest.mark.parametrize("build_dir", ["", "mine"])
+@pytest.mark.parametrize("name", ["lmdb", "hdf5-caffe"])
+def test_it_is_built_in_scratch_or_where_the_user_says_and_copied(
     cli: Cli,
     shelf: Shelf,
     tmp_path: Path,
     lustre: pytest.MonkeyPatch,
     used: list[Path],
     name: str,
+    build_dir: str,
 ) -> None:
-    made = shelf(name, "--num_shards", 2)
-    out = tmp_path / "out"
-    result = cli(*made.command(out, "--workers", 2))
+    made = shelf(name, *TWO)
+    place = tmp_path / (build_dir or "scratch")
+    place.mkdir(exist_ok=True)
+    lustre.chdir(tmp_path)
+    options = ("--build_dir", build_dir) if build_dir else ()
+    result = cli(*made.command(tmp_path / "out", "--workers", 2, *options))
     assert result.code == 0, result
     assert len(used) >= 4
-    assert all((tmp_path / "scratch") in path.parents for path in used)
-    assert hashes(out) == made.files
+    assert all(place in path.parents for path in used)
+    assert hashes(tmp_path / "out") == made.files
     assert leftovers(tmp_path) == []
-    assert list((tmp_path / "scratch").iterdir()) == []
+    assert list(place.iterdir()) == []
 
 
 @pytest.mark.parametrize(("name", "kind"), [("tfrecord", "lustre"), ("lmdb", "ext4")])
@@ -77,30 +81,17 @@ def test_what_is_sequential_or_on_a_local_disk_is_built_in_place(
     kind: str,
 ) -> None:
     lustre.setattr(build_directory, "filesystem_of", lambda path: kind)
-    made = shelf(name)
+    made = shelf(name, *TWO)
     assert cli(*made.command(tmp_path / "out")).code == 0
     assert used == []
     assert hashes(tmp_path / "out") == made.files
-
-
-def test_what_the_user_says_comes_first(
-    cli: Cli, shelf: Shelf, tmp_path: Path, lustre: pytest.MonkeyPatch, used: list[Path]
-) -> None:
-    made = shelf("lmdb")
-    (tmp_path / "mine").mkdir()
-    lustre.chdir(tmp_path)
-    assert cli(*made.command(tmp_path / "out", "--build_dir", "mine")).code == 0
-    assert used
-    assert all((tmp_path / "mine") in path.parents for path in used)
-    assert hashes(tmp_path / "out") == made.files
-    assert list((tmp_path / "mine").iterdir()) == []
 
 
 def test_without_scratch_it_is_refused_before_anything_is_written(
     cli: Cli, shelf: Shelf, tmp_path: Path, lustre: pytest.MonkeyPatch
 ) -> None:
     lustre.setattr(filesystems, "filesystem_of", lambda path: "nfs4")
-    made = shelf("lmdb")
+    made = shelf("lmdb", *TWO)
     out = tmp_path / "out"
     result = cli(*made.command(out))
     assert result.code == 1
@@ -111,26 +102,21 @@ def test_without_scratch_it_is_refused_before_anything_is_written(
     assert hashes(out) == made.files
 
 
-def flip(monkeypatch: pytest.MonkeyPatch, flipped: Callable[[int], bool]) -> None:
-    """Damage what was built in scratch, in those deliveries of a run."""
-    deliver, numbers = Places.deliver, count()
+@pytest.mark.parametrize(("name", "number"), [("lmdb", 0), ("hdf5-caffe", 1)])
+def test_a_byte_that_flips_in_scratch_is_noticed_and_the_shard_made_again(
+    cli: Cli, shelf: Shelf, tmp_path: Path, lustre: pytest.MonkeyPatch, name: str, number: int
+) -> None:
+    made = shelf(name, *TWO)
+    deliver, deliveries = Places.deliver, count()
 
     def damaged(places: Places, written: Sequence[WrittenFile]) -> None:
-        if flipped(next(numbers)):
+        if next(deliveries) == number:
             content = bytearray(places.paths[0].read_bytes())
             content[len(content) // 2] ^= 1
             places.paths[0].write_bytes(content)
         deliver(places, written)
 
-    monkeypatch.setattr(Places, "deliver", damaged)
-
-
-@pytest.mark.parametrize(("name", "number"), [("lmdb", 0), ("hdf5", 1)])
-def test_a_byte_that_flips_in_scratch_is_noticed_and_the_shard_made_again(
-    cli: Cli, shelf: Shelf, tmp_path: Path, lustre: pytest.MonkeyPatch, name: str, number: int
-) -> None:
-    made = shelf(name, "--num_shards", 2)
-    flip(lustre, lambda delivery: delivery == number)
+    lustre.setattr(Places, "deliver", damaged)
     out = tmp_path / "out"
     result = cli(*made.command(out, "--workers", 1))
     assert result.code == 0, result

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,17 +35,16 @@ UNITS = {"train-a": "1", "train-b": "2"}
 
 
 @pytest.fixture
-def workspace(tmp_path: Path) -> Workspace:
-    found = Workspace(tmp_path)
-    found.make()
-    assert check_identity(found, IDENTITY, UNITS)
-    store_identity(found, IDENTITY, UNITS)
-    (found.commits / "train-00000-of-00004.json").write_text("{}")  # something is finished
-    return found
+def begun(workspace: Workspace) -> Workspace:
+    """Something is finished here."""
+    assert check_identity(workspace, IDENTITY, UNITS)
+    store_identity(workspace, IDENTITY, UNITS)
+    (workspace.commits / "train-00000-of-00004.json").write_text("{}")
+    return workspace
 
 
-def test_the_same_job_is_accepted(workspace: Workspace) -> None:
-    assert not check_identity(workspace, replace(IDENTITY), dict(reversed(UNITS.items())))
+def test_the_same_job_is_accepted(begun: Workspace) -> None:
+    assert not check_identity(begun, replace(IDENTITY), dict(reversed(UNITS.items())))
 
 
 @pytest.mark.parametrize(
@@ -58,26 +56,26 @@ def test_the_same_job_is_accepted(workspace: Workspace) -> None:
         ({"limit": 5}, "--limit none, now 5"),
     ],
 )
-def test_what_differs_is_said(workspace: Workspace, change: dict[str, Any], message: str) -> None:
+def test_what_differs_is_said(begun: Workspace, change: dict[str, Any], message: str) -> None:
     with pytest.raises(DatasetError, match=message) as caught:
-        check_identity(workspace, replace(IDENTITY, **change), UNITS)
+        check_identity(begun, replace(IDENTITY, **change), UNITS)
     assert "--overwrite" in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_changed_raw_data_is_named(workspace: Workspace) -> None:
+def test_changed_raw_data_is_named(begun: Workspace) -> None:
     changed = replace(IDENTITY, input={"train": Input(3, 31, "b" * 32)})
     with pytest.raises(DatasetError, match="the raw data of train-b changed") as caught:
-        check_identity(workspace, changed, {**UNITS, "train-b": "3"})
+        check_identity(begun, changed, {**UNITS, "train-b": "3"})
     assert "bbb" not in str(caught.value)
 
 
-def test_a_torn_job_file_is_named(workspace: Workspace) -> None:
-    workspace.job.write_text("{")
+def test_a_torn_job_file_is_named(begun: Workspace) -> None:
+    begun.job.write_text("{")
     with pytest.raises(DatasetError, match="run the same command with --overwrite"):
-        check_identity(workspace, IDENTITY, UNITS)
+        check_identity(begun, IDENTITY, UNITS)
 
 
-def test_another_job_may_take_over_where_nothing_was_finished(workspace: Workspace) -> None:
-    (workspace.commits / "train-00000-of-00004.json").unlink()
-    assert check_identity(workspace, replace(IDENTITY, seed=9), UNITS)
+def test_another_job_may_take_over_where_nothing_was_finished(begun: Workspace) -> None:
+    (begun.commits / "train-00000-of-00004.json").unlink()
+    assert check_identity(begun, replace(IDENTITY, seed=9), UNITS)

@@ -2,100 +2,21 @@
 
 from __future__ import annotations
 
+import csv
 import shutil
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace as with_changes
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 import dataprep
 from dataprep.plugins import load_sink
 from dataprep.sealed.diff import diff
-from dataprep.sealed.set import NAME, SealedSet
-from dataprep.sinks.example import Example
-from dataprep.system.state_files import write_state
-from dataprep_schemas.manifest import File, Shard
-from tests.conftest import FORMATS, Cli, Made, Shelf
-
-Change = Callable[[list[Example]], list[Example]]
+from dataprep.sealed.set import SealedSet
+from tests.conftest import ENCODED, FORMATS, Cli, Made, Shelf
 
 
-def rewrite(out: Path, change: Change, split: str = "train") -> None:
-    """Write the first shard of a split anew with other examples, and seal it."""
-    sealed = SealedSet.read(out)
-    shards = sealed.manifest.splits[split].shards
-    examples = change(list(dataprep.open(out, split))[: shards[0].records])
-    first = write_shard(sealed, shards[0], examples)
-    seal(sealed, {split: [first, *shards[1:]]})
-
-
-def restate(out: Path, change: Change, **said: Any) -> None:
-    """Write all examples anew, of a data set of which other things are true, and seal it."""
-    before = SealedSet.read(out)
-    found = {split: list(dataprep.open(out, split)) for split in before.splits}
-    stated = replace(before.manifest, examples=replace(before.manifest.examples, **said))
-    sealed = SealedSet.of(out, stated)
-    shards: dict[str, list[Shard]] = {}
-    for split, examples in found.items():
-        for shard in sealed.manifest.splits[split].shards:
-            own, examples[:] = examples[: shard.records], examples[shard.records :]
-            shards.setdefault(split, []).append(write_shard(sealed, shard, change(own)))
-    seal(sealed, shards)
-
-
-def write_shard(sealed: SealedSet, shard: Shard, examples: list[Example]) -> Shard:
-    paths = [sealed.out / file.path for file in shard.files]
-    for path in paths:
-        path.unlink()
-    writer = sealed.sink.open(paths, sealed.info)
-    for example in examples:
-        writer.write(example)
-    written = writer.close()
-    files = zip(shard.files, written, strict=True)
-    made = tuple(File(file.path, it.bytes, it.sha256) for file, it in files)
-    return Shard(len(examples), made)
-
-
-def seal(sealed: SealedSet, shards: Mapping[str, Sequence[Shard]]) -> None:
-    manifest, splits = sealed.manifest, {}
-    for name, split in manifest.splits.items():
-        made = tuple(shards.get(name, split.shards))
-        counts = [shard.records for shard in made]
-        splits[name] = replace(
-            split,
-            shards=made,
-            records=sum(counts),
-            records_per_shard=(min(counts), max(counts)),
-            images_found=sum(counts) + split.rejected,
-            bytes=sum(shard.bytes for shard in made),
-        )
-    total = sum(split.records for split in splits.values())
-    totals = replace(manifest.totals, records=total)
-    write_state(sealed.out / NAME, replace(manifest, splits=splits, totals=totals))
-
-
-def relabelled(examples: list[Example]) -> list[Example]:
-    return [with_changes(examples[0], labels=(7,)), *examples[1:]]
-
-
-def repainted(examples: list[Example]) -> list[Example]:
-    return [with_changes(examples[0], encoded=examples[1].encoded), *examples[1:]]
-
-
-def renamed(examples: list[Example]) -> list[Example]:
-    return [with_changes(examples[0], key="new\nname.JPEG"), *examples[1:]]
-
-
-@pytest.fixture
-def other(shelf: Shelf, tmp_path: Path) -> Path:
-    """The tiny set as another format, in another number of shards."""
-    return shelf("webdataset", "--num_shards", 2).copy(tmp_path / "other")
-
-
-@pytest.mark.parametrize("name", [name for name in FORMATS if "--resize" not in FORMATS[name]])
+@pytest.mark.parametrize("name", ENCODED)
 def test_formats_do_not_matter(cli: Cli, shelf: Shelf, name: str) -> None:
     one, other = shelf("tfrecord").out, shelf(name).out
     for a, b in ((one, other), (other, one)):
@@ -125,14 +46,37 @@ def test_another_order_is_said_and_is_no_difference(cli: Cli, tiny: Made, tmp_pa
     assert "validation: the same 6 examples, in the same order" in result.out
 
 
-@pytest.mark.parametrize("change", [relabelled, repainted])
-def test_a_changed_example_is_named(cli: Cli, tiny: Made, other: Path, change: Change) -> None:
-    key = dataprep.open(other, "train")[0].key
-    rewrite(other, change)
+Changed = Callable[[Callable[[Path], object]], Path]
+
+
+@pytest.fixture
+def changed(cli: Cli, tiny: Made, tmp_path: Path) -> Changed:
+    """Returns changed(change) -> the tiny set as another format, of which a file was changed."""
+
+    def make(change: Callable[[Path], object]) -> Path:
+        raw, out = tiny.raw.copy(tmp_path / "raw"), tmp_path / "other"
+        change(raw.path / "train" / key_of(tiny))
+        words = raw.command(out, "--sink", "webdataset", "--num_shards", "2")
+        assert cli(*words).code == 0
+        return out
+
+    return make
+
+
+def key_of(tiny: Made) -> str:
+    return dataprep.open(tiny.out, "train")[0].key
+
+
+def test_a_changed_example_is_named(cli: Cli, tiny: Made, changed: Changed) -> None:
+    def repaint(image: Path) -> None:
+        last = max(path for path in image.parent.iterdir() if path != image)
+        shutil.copy(last, image)
+
+    other = changed(repaint)
     result = cli("diff", tiny.out, other)
     assert result.code == 1
     assert result.out.splitlines()[:2] == [
-        f"train: another image, or something else is said of it: {key}",
+        f"train: another image, or something else is said of it: {key_of(tiny)}",
         f"train: 0 only in {tiny.out}, 0 only in {other}, "
         "1 with another image, other labels, boxes or attributes",
     ]
@@ -140,13 +84,13 @@ def test_a_changed_example_is_named(cli: Cli, tiny: Made, other: Path, change: C
     assert f"{tiny.out} and {other} do not hold the same examples" in result.error
 
 
-def test_a_missing_and_a_new_key_are_named(cli: Cli, tiny: Made, other: Path) -> None:
-    key = dataprep.open(other, "train")[0].key
-    rewrite(other, renamed)
+def test_a_missing_and_a_new_key_are_named(cli: Cli, tiny: Made, changed: Changed) -> None:
+    other = changed(lambda image: image.rename(image.with_name("new\nname.JPEG")))
     result = cli("diff", tiny.out, other)
     assert result.code == 1
-    assert f"train: only in {tiny.out}: {key}\n" in result.out
-    assert f"train: only in {other}: new\\nname.JPEG\n" in result.out
+    folder = key_of(tiny).partition("/")[0]
+    assert f"train: only in {tiny.out}: {key_of(tiny)}\n" in result.out
+    assert f"train: only in {other}: {folder}/new\\nname.JPEG\n" in result.out
     assert "train: 1 only in" in result.out
 
 
@@ -160,11 +104,12 @@ def test_a_missing_split_is_a_difference(cli: Cli, tiny: Made, shelf: Shelf) -> 
 
 
 def test_a_damaged_or_missing_set_is_one_line(
-    cli: Cli, tiny: Made, other: Path, tmp_path: Path
+    cli: Cli, tiny: Made, shelf: Shelf, tmp_path: Path
 ) -> None:
     result = cli("diff", tiny.out, tmp_path)
     assert result.code == 1
     assert "no manifest.json here" in result.error
+    other = shelf("webdataset").copy(tmp_path / "other")
     shard = other / SealedSet.read(other).manifest.splits["train"].shards[0].files[0].path
     shard.write_bytes(shard.read_bytes()[:700])
     result = cli("diff", tiny.out, other)
@@ -172,71 +117,40 @@ def test_a_damaged_or_missing_set_is_one_line(
     assert str(shard) in result.error
 
 
-RADIOGRAPHS = {"multilabel": True, "boxes": True, "attributes": [["view", "text"]]}
-
-
-def annotated(examples: list[Example]) -> list[Example]:
-    """As radiographs are: two findings each, a box of each, and what is known of the patient."""
-    boxes = ((0.0, 0.25, 0.5, 1.0),) * 2
-    return [
-        with_changes(
-            it, labels=(2, 5), synset="", boxes=boxes, box_labels=(5, 2), attributes={"view": "PA"}
-        )
-        for it in examples
-    ]
-
-
-def other_box_labels(examples: list[Example]) -> list[Example]:
-    return [with_changes(examples[0], box_labels=(2, 5)), *examples[1:]]
-
-
-def other_attributes(examples: list[Example]) -> list[Example]:
-    return [with_changes(examples[0], attributes={"view": "AP"}), *examples[1:]]
-
-
-def lost_attributes(examples: list[Example]) -> list[Example]:
-    return [with_changes(examples[0], attributes={}), *examples[1:]]
-
-
-@pytest.fixture
-def radiographs(tiny: Made, other: Path, tmp_path: Path) -> tuple[Path, Path]:
-    """The same radiographs in two formats."""
-    one = tmp_path / "one"
-    shutil.copytree(tiny.out, one)
-    for out in (one, other):
-        restate(out, annotated, **RADIOGRAPHS)
-    return one, other
-
-
-def test_attributes_and_box_labels_are_the_same_in_any_format(
-    radiographs: tuple[Path, Path],
-) -> None:
-    found = diff(*radiographs, threads=1)
-    assert found.same
-    assert found.boxes
-    assert found.attributes
-
-
-@pytest.mark.parametrize("change", [other_box_labels, other_attributes, lost_attributes])
-def test_another_attribute_or_box_label_is_named(
-    radiographs: tuple[Path, Path], change: Change
-) -> None:
-    one, other = radiographs
-    key = dataprep.open(other, "train")[0].key
-    rewrite(other, change)
-    found = diff(one, other, threads=1)
-    assert not found.same
-    assert found.splits[0].changed == 1
-    assert found.splits[0].examples[0].endswith(key)
-
-
+@pytest.mark.parametrize(("sink", "keeps_all"), [("webdataset", True), ("recordio", False)])
 def test_what_a_format_has_no_place_for_is_no_difference(
-    tiny: Made, shelf: Shelf, tmp_path: Path
+    cli: Cli, radiographs: Made, tmp_path: Path, sink: str, keeps_all: bool
 ) -> None:
-    one = tmp_path / "one"
-    shutil.copytree(tiny.out, one)
-    restate(one, lost_attributes, boxes=True, attributes=[["view", "text"]])
-    restate(one, lambda them: [with_changes(it, attributes={"view": "PA"}) for it in them])
-    found = diff(one, shelf("recordio").out, threads=1)
+    words = ("convert", radiographs.out, "--to", tmp_path, "--sink", sink, "--workers", 1)
+    assert cli(*words).code == 0
+    found = diff(radiographs.out, tmp_path, threads=1)
     assert found.same
-    assert not found.attributes
+    assert (found.boxes, found.attributes) == (keeps_all, keeps_all)
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        ("Finding Labels", ("Hernia|Mass", "Edema")),
+        ("View Position", ("AP", "PA")),
+        ("Patient Age", ("999", "30")),  # the first is not taken for an age: it is not there
+        ("Finding Label", ("Mass", "Nodule")),  # of a box
+    ],
+)
+def test_another_label_or_attribute_is_named(
+    cli: Cli, radiographs: Made, tmp_path: Path, column: str, values: tuple[str, str]
+) -> None:
+    raw, other = radiographs.raw.copy(tmp_path / "raw"), tmp_path / "other"
+    table = "BBox_List_2017.csv" if column == "Finding Label" else "Data_Entry_2017_v2020.csv"
+    with (raw.path / table).open(encoding="ascii", newline="") as file:
+        header, first, *lines = csv.reader(file)
+    at = next(at for at, name in enumerate(header) if name.startswith(column))
+    first[at] = next(value for value in values if value != first[at])
+    with (raw.path / table).open("w", encoding="ascii", newline="") as file:
+        csv.writer(file).writerows([header, first, *lines])
+    assert cli(*raw.command(other)).code == 0
+    found = diff(radiographs.out, other, threads=1)
+    assert not found.same
+    assert sum(split.changed for split in found.splits) == 1
+    (named,) = (name for split in found.splits for name in split.examples)
+    assert named.endswith(first[0])

@@ -85,13 +85,10 @@ def test_verify_checks_what_should_be_here(
     assert result.out.endswith(f" 6 records: all good ({level}), only validation\n")
 
 
-def damaged(second: Path, out: Path) -> Path:
-    shutil.copytree(second, out)
-    return out
-
-
-def test_verify_names_what_is_missing_from_a_part(cli: Cli, second: Path, tmp_path: Path) -> None:
-    out = damaged(second, tmp_path / "out")
+def test_verify_names_what_is_missing_from_a_part_and_what_is_of_another(
+    cli: Cli, tiny: Made, second: Path, tmp_path: Path
+) -> None:
+    out = shutil.copytree(second, tmp_path / "out")
     (out / "train/train-00004-of-00006").unlink()
     result = cli("verify", out)
     assert result.out == "bad: train/train-00004-of-00006: is missing\n"
@@ -99,12 +96,7 @@ def test_verify_names_what_is_missing_from_a_part(cli: Cli, second: Path, tmp_pa
         f"{out}: 1 of 9 files bad; delete them (--discard) and take it from another copy: "
         "`dataprep stage COPY --to NEW` or `dataprep convert COPY --to NEW`"
     )
-
-
-def test_verify_names_a_shard_of_another_part(
-    cli: Cli, tiny: Made, second: Path, tmp_path: Path
-) -> None:
-    out = damaged(second, tmp_path / "out")
+    shutil.copy(second / "train/train-00004-of-00006", out / "train")
     shutil.copy(tiny.out / "train/train-00000-of-00006", out / "train")
     result = cli("verify", out)
     assert result.code == 1
@@ -114,7 +106,7 @@ def test_verify_names_a_shard_of_another_part(
     )
 
 
-def test_inspect_shows_what_is_here(cli: Cli, second: Path, validation: Path) -> None:
+def test_inspect_and_status_show_what_is_here(cli: Cli, second: Path, validation: Path) -> None:
     lines = cli("inspect", second).out.splitlines()
     assert lines[1] == "part 2 of 3 is here"
     assert lines[2] == "train: 8 records of 24 images"
@@ -123,15 +115,9 @@ def test_inspect_shows_what_is_here(cli: Cli, second: Path, validation: Path) ->
     lines = cli("inspect", validation).out.splitlines()
     assert lines[1] == "only validation is here"
     assert lines[2] == "validation: 6 records of 6 images"
-
-
-def test_inspect_shows_a_shard_of_a_part(cli: Cli, second: Path) -> None:
     result = cli("inspect", second / "train/train-00001-of-00006", "--records", 1)
     assert result.code == 0
     assert result.out.startswith("0: ")
-
-
-def test_status_says_that_it_is_a_part(cli: Cli, second: Path) -> None:
     assert cli("status", second).out == f"{second}: sealed, part 2 of 3\n"
 
 
@@ -220,7 +206,7 @@ def test_what_does_not_state_our_format_is_somebody_else_s(
 def test_a_damaged_part_is_one_line_in_every_command(
     cli: Cli, second: Path, tmp_path: Path
 ) -> None:
-    out = damaged(second, tmp_path / "out")
+    out = shutil.copytree(second, tmp_path / "out")
     (out / "part.json").write_text('{"format": "dataprep-part-2"}')
     for command in ("verify", "inspect", "status"):
         assert "part.json: Object missing required field" in cli(command, out).error

@@ -28,6 +28,7 @@ from dataprep.sealed.set import SealedSet
 from dataprep.sinks.example import Example
 from tests.conftest import Cli, Made, Raw, Shelf, make, write_tiny_raw
 
+READABLE = ["tfrecord", "hdf5", "lmdb", "lmdb-torch", "recordio", "webdataset", "parquet"]
 totals = st.integers(0, 300)
 world_sizes = st.integers(1, 40)
 
@@ -38,27 +39,16 @@ def parts(total: int, world_size: int, uneven: Uneven) -> list[range]:
 
 
 @given(totals, world_sizes)
-def test_parts_are_everything_once_in_order(total: int, world_size: int) -> None:
-    shares = parts(total, world_size, "keep")
-    assert [number for share in shares for number in share] == [*range(total)]
-    assert max(map(len, shares)) - min(map(len, shares)) <= 1
-
-
-@given(totals, world_sizes)
-def test_dropping_leaves_out_less_than_one_a_rank(total: int, world_size: int) -> None:
-    shares = parts(total, world_size, "drop")
-    kept = total - total % world_size
-    assert [number for share in shares for number in share] == [*range(kept)]
-    assert {len(share) for share in shares} == {total // world_size}
-
-
-@given(totals, world_sizes)
-def test_repeating_leaves_out_none_and_repeats_few(total: int, world_size: int) -> None:
-    shares = parts(total, world_size, "repeat")
-    numbers = [number for share in shares for number in share]
+def test_parts_are_everything_in_order_or_all_of_one_size(total: int, world_size: int) -> None:
+    kept, dropped, repeated = (parts(total, world_size, how) for how in ("keep", "drop", "repeat"))
+    assert [number for share in kept for number in share] == [*range(total)]
+    assert max(map(len, kept)) - min(map(len, kept)) <= 1
+    size = total // world_size
+    assert [number for share in dropped for number in share] == [*range(size * world_size)]
+    assert {len(share) for share in dropped} == {size}
+    numbers = [number for share in repeated for number in share]
     assert sorted({*numbers}) == [*range(total)]
-    size = -(-total // world_size)
-    assert {len(share) for share in shares} == {size}
+    assert {len(share) for share in repeated} == {-(-total // world_size)}
     # Two ranks at most see the same one, if there is one for each rank at all.
     assert total < world_size or max(map(numbers.count, numbers), default=0) <= 2
 
@@ -74,7 +64,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 @pytest.fixture(
     scope="session",
-    params=["tfrecord", "hdf5", "lmdb", "lmdb-torch", "recordio", "webdataset", "parquet"],
+    params=READABLE,
 )
 def out(
     request: pytest.FixtureRequest, cli: Cli, tiny: Made, tmp_path_factory: pytest.TempPathFactory
@@ -145,19 +135,18 @@ def test_parts_slices_and_parts_of_parts(records: Records) -> None:
         records[::2]
 
 
-@pytest.mark.parametrize("number", [24, -25, 2**70])
-def test_no_such_number(records: Records, number: int) -> None:
-    with pytest.raises(IndexError, match=f"train: no example {number} of 24"):
-        records[number]
-
-
-def test_what_is_no_number(records: Records) -> None:
+def test_what_is_not_there_and_what_is_no_number(records: Records) -> None:
+    for number in (24, -25, 2**70):
+        with pytest.raises(IndexError, match=f"train: no example {number} of 24"):
+            records[number]
     wrong: tuple[Any, ...] = ("0", 1.5, None, [0, 1], slice("a", "b"))
     for number in wrong:
         with pytest.raises(TypeError, match=r"is no number of an example: expected"):
             records[number]
     with pytest.raises(TypeError, match=r"'0' is no number of an example: expected"):
         records.encoded(["0"])  # type: ignore[list-item]
+    with pytest.raises(KeyError, match="nowhere"):
+        records.by_key("nowhere.JPEG")
 
 
 def test_what_only_examples_have(records: Records) -> None:
@@ -165,11 +154,6 @@ def test_what_only_examples_have(records: Records) -> None:
         records[0:2].array  # type: ignore[attr-defined]  # noqa: B018
     with pytest.raises(AttributeError, match=r"have no 'xyz'$"):
         records.xyz  # type: ignore[attr-defined]  # noqa: B018
-
-
-def test_no_such_key(records: Records) -> None:
-    with pytest.raises(KeyError, match="nowhere"):
-        records.by_key("nowhere.JPEG")
 
 
 def test_the_splits_and_what_is_not_one(tiny: Made, tmp_path: Path) -> None:
@@ -273,19 +257,6 @@ def test_nothing_stays_open_when_it_is_forgotten(many: Made) -> None:
     assert open_files(many.out) == 0
 
 
-def test_a_damaged_record_is_named(tiny: Made, tmp_path: Path) -> None:
-    out = tiny.copy(tmp_path / "out")
-    shard = out / "train" / "train-00002-of-00006"
-    data = bytearray(shard.read_bytes())
-    data[100] ^= 1
-    shard.write_bytes(data)
-    with dataprep.open(out) as records:
-        assert records[7].key
-        with pytest.raises(SinkError, match="train-00002-of-00006"):
-            records[8]
-        assert records[9].key
-
-
 # --- pictures, labels, PyTorch ---
 
 
@@ -327,23 +298,34 @@ def test_a_part_says_of_what_it_is(tiny: Made) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
-@pytest.mark.parametrize(("name", "start"), [("lmdb", "spawn"), ("hdf5", "fork")])
+@pytest.mark.parametrize(
+    ("name", "start"), [*((name, "fork") for name in READABLE), ("lmdb", "spawn")]
+)
 def test_workers_of_a_data_loader_open_the_set_for_themselves(
     shelf: Shelf, name: str, start: str
 ) -> None:
     data = pytest.importorskip("torch.utils.data", reason="needs torch")
     records = dataprep.open(shelf(name).out)
-    assert records[0].key  # open here, before the workers are made
+    first = records[0]  # open here, before the workers are made
+    options = {"batch_size": 5, "num_workers": 2, "multiprocessing_context": start}
+    batches = data.DataLoader(records, collate_fn=as_tuples, **options)
+    assert [image for batch in batches for image in batch] == as_tuples(list(records))
+    assert records[0] == first
     dataset = records.to_torch()
     assert isinstance(dataset, data.Dataset)
     assert len(dataset) == 24
-    assert dataset.classes[dataset[0][1]] == records[0].class_name
-    loader = data.DataLoader(dataset, batch_size=5, num_workers=2, multiprocessing_context=start)
+    assert dataset.classes[dataset[0][1]] == first.class_name
+    loader = data.DataLoader(dataset, **options)
     found = [(tuple(images.shape[1:]), label) for images, labels in loader for label in labels]
     assert [int(label) for _, label in found] == records.labels.tolist()
     assert {shape for shape, _ in found} == {(3, 16, 16)}
     half = records.part(1, 2).to_torch(transform=lambda picture: picture.size)
     assert half[0] == ((16, 16), int(records.labels[12]))
+
+
+def as_tuples(examples: list[Example]) -> list[tuple[str, bytes, tuple[int, ...]]]:
+    """What a batch is made of; at module level, where spawned workers find it."""
+    return [(example.key, example.encoded, example.labels) for example in examples]
 
 
 def test_many_labels_are_a_tensor_of_zeros_and_ones(radiographs: Made) -> None:
@@ -364,14 +346,18 @@ def test_a_batch_is_what_single_reads_give(records: Records, numbers: list[int])
     assert records.encoded(numbers) == [example.encoded for example in expected]
 
 
-def test_a_batch_names_what_is_not_there_or_damaged(tiny: Made, tmp_path: Path) -> None:
+def test_what_is_not_there_or_damaged_is_named(tiny: Made, tmp_path: Path) -> None:
     out = tiny.copy(tmp_path / "out")
     shard = out / "train" / "train-00002-of-00006"
     data = bytearray(shard.read_bytes())
     data[100] ^= 1
     shard.write_bytes(data)
     with dataprep.open(out) as records:
-        for read in (records.__getitems__, records.encoded):
+
+        def one_by_one(numbers: list[int]) -> list[Example]:
+            return [records[number] for number in numbers]
+
+        for read in (one_by_one, records.__getitems__, records.encoded):
             assert len(read([9, 7])) == 2
             with pytest.raises(IndexError, match="train: no example 24 of 24"):
                 read([0, 24])

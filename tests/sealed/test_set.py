@@ -40,32 +40,28 @@ def renamed(manifest: Manifest, split: str) -> None:
 
 
 AT_SHARD = r"\$\.splits\[\.\.\.\]\.shards\[3\]"
+NO_COUNTS = (-1, True, 1.5, 2**53, None)
+NO_PATHS = (
+    *("../x", "/x", "a/../x", "a//x", "train/-rf", "a\n", "a" * 5000, ""),
+    *(".dataprep/job.json", "manifest.json", "part.json", "records.parquet"),
+)
 
 
 @pytest.mark.parametrize(
     ("change", "where"),
     [
-        (lambda it: shard(it).update(records=-1), AT_SHARD + r"\.records"),
-        (lambda it: shard(it).update(records=True), AT_SHARD + r"\.records"),
-        (lambda it: shard(it).update(records=1.5), AT_SHARD + r"\.records"),
-        (lambda it: shard(it).update(records=2**53), AT_SHARD + r"\.records"),
-        (lambda it: shard(it).update(records=None), AT_SHARD + r"\.records"),
+        *(
+            (lambda it, n=n: shard(it).update(records=n), AT_SHARD + r"\.records")
+            for n in NO_COUNTS
+        ),
         (lambda it: shard(it).pop("records"), AT_SHARD),
         (lambda it: shard(it).update(more=1), AT_SHARD),
         (lambda it: shard(it).update(files=[]), AT_SHARD + r"\.files"),
         (lambda it: shard(it).update(files={}), AT_SHARD + r"\.files"),
-        (lambda it: file(it).update(path="../x"), AT_SHARD + r"\.files\[0\]\.path"),
-        (lambda it: file(it).update(path="/x"), AT_SHARD + r"\.files\[0\]\.path"),
-        (lambda it: file(it).update(path="a/../x"), AT_SHARD + r"\.files\[0\]\.path"),
-        (lambda it: file(it).update(path="a//x"), AT_SHARD + r"\.files\[0\]\.path"),
-        (lambda it: file(it).update(path="train/-rf"), AT_SHARD + r"\.files\[0\]\.path"),
-        (lambda it: file(it).update(path=".dataprep/job.json"), AT_SHARD + r"\.files\[0\]\.path"),
-        (lambda it: file(it).update(path="manifest.json"), AT_SHARD + r"\.files\[0\]\.path"),
-        (lambda it: file(it).update(path="part.json"), AT_SHARD + r"\.files\[0\]\.path"),
-        (lambda it: file(it).update(path="records.parquet"), AT_SHARD + r"\.files\[0\]\.path"),
-        (lambda it: file(it).update(path="a\n"), AT_SHARD + r"\.files\[0\]\.path"),
-        (lambda it: file(it).update(path="a" * 5000), AT_SHARD + r"\.files\[0\]\.path"),
-        (lambda it: file(it).update(path=""), AT_SHARD + r"\.files\[0\]\.path"),
+        *(
+            (lambda it, path=path: file(it).update(path=path), AT_SHARD + r"\.files\[0\]\.path")
+            for path in NO_PATHS
+        ),
         (lambda it: file(it).update(bytes="1"), AT_SHARD + r"\.files\[0\]\.bytes"),
         (lambda it: file(it).update(sha256="0" * 63), AT_SHARD + r"\.files\[0\]\.sha256"),
         (lambda it: file(it).update(sha256="G" * 64), AT_SHARD + r"\.files\[0\]\.sha256"),

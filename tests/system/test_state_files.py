@@ -22,7 +22,7 @@ from dataprep_schemas.state import Failure, StoredOrder
 from tests.forging import rehashed
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
-ORDER = hashed(StoredOrder(token="0" * 64, images=600, shards=3, blocks=("1" * 64,)))
+ORDER = hashed(StoredOrder(token="0" * 64, ends=(200, 400, 600), blocks=("1" * 64,)))
 
 
 @given(st.builds(Failure, kind=TEXT, message=TEXT, traceback=TEXT))

@@ -60,6 +60,7 @@ def test_a_forged_part_of_the_index_is_one_line(find, forge, said) -> None:
 
 
 def test_a_name_twice_in_a_split_is_refused_and_both_places_named(find) -> None:
+    check_keys(find(Scanned({"train": [row("x")], "test": [row("x")]})).database)
     images = find(
         Scanned({"train": [row("x"), row("y")], "test": [row("x")]}),
         Scanned({"train": [row("x", "b.tar")]}),
@@ -68,10 +69,6 @@ def test_a_name_twice_in_a_split_is_refused_and_both_places_named(find) -> None:
         SourceError, match=r"train: two .* the same name, x, in a.tar and b.tar; re"
     ):
         check_keys(images.database)
-
-
-def test_a_name_in_two_splits_is_fine(find) -> None:
-    check_keys(find(Scanned({"train": [row("x")], "test": [row("x")]})).database)
 
 
 def test_a_group_in_two_splits_is_named_with_an_image_of_each(find) -> None:

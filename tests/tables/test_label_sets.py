@@ -30,9 +30,9 @@ def images_with(label: int, counts: dict[LabelSet, int]) -> int:
 
 
 def counts_per_shard(counts: dict[LabelSet, int], shards: int) -> list[list[LabelSet]]:
-    """The label sets of each shard's images, dealt as `dataprep.tables.order` deals them."""
-    deck = [labels for labels in in_order(counts) for _ in range(counts[labels])]
-    return [deck[number::shards] for number in range(shards)]
+    """The label sets of each shard's images, which go to the shards in turn."""
+    images = [labels for labels in in_order(counts) for _ in range(counts[labels])]
+    return [images[number::shards] for number in range(shards)]
 
 
 def runs(order: list[LabelSet], label: int) -> int:
