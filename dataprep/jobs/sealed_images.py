@@ -60,7 +60,7 @@ class _Row(NamedTuple):
         if found != (self.key, self.labels, self.xxh3):
             return False
         boxes = self.kept[KEPT_COLUMNS.index("boxes")] or ()
-        return not example.boxes or np.float32(example.boxes).tolist() == boxes
+        return not example.boxes or np.asarray(example.boxes, np.float32).tolist() == boxes
 
 
 @dataclass(frozen=True, slots=True)
