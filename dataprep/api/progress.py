@@ -248,7 +248,9 @@ def _new_bar(progress: Progress) -> Any:
 
 def has_bars() -> bool:
     """Whether somebody looks: on a terminal or in a notebook."""
-    return "ipykernel" in sys.modules or (sys.stderr is not None and sys.stderr.isatty())
+    ipython = sys.modules.get("IPython")  # other libraries load it, and even its kernel's package
+    in_notebook = ipython is not None and hasattr(ipython.get_ipython(), "kernel")
+    return in_notebook or (sys.stderr is not None and sys.stderr.isatty())
 
 
 @contextmanager

@@ -67,10 +67,10 @@ def test_a_link_counts_as_not_there_and_is_replaced(tmp_path: Path) -> None:
     [
         ({"format": "dataprep-order-1"}, "its format is 'dataprep-order-1', this version reads"),
         ({"format": "dataprep-\x1b[2J"}, r"its format is 'dataprep-\\x1b\[2J', this version"),
-        ({"images": -1}, r"Expected `int` >= 0 - at `\$\.images`"),
-        ({"images": 2**53}, r"Expected `int` <= \d+ - at `\$\.images`"),
-        ({"images": 1.0}, r"Expected `int`, got `float` - at `\$\.images`"),
-        ({"images": None}, r"Expected `int`, got `null` - at `\$\.images`"),
+        ({"ends": [-1]}, r"Expected `int` >= 0 - at `\$\.ends\[0\]`"),
+        ({"ends": [2**53]}, r"Expected `int` <= \d+ - at `\$\.ends\[0\]`"),
+        ({"ends": [1.0]}, r"Expected `int`, got `float` - at `\$\.ends\[0\]`"),
+        ({"ends": [None]}, r"Expected `int`, got `null` - at `\$\.ends\[0\]`"),
         ({"blocks": ["1" * 64 + "\n"]}, r"Expected `str` of length <= 64 - at `\$\.blocks\[0\]`"),
         ({"blocks": 5}, r"Expected `array`, got `int` - at `\$\.blocks`"),
         ({"more": 1}, r"Object contains unknown field `more`"),
@@ -93,8 +93,8 @@ def test_what_is_wrong_and_where_is_said_in_a_line(
     [
         *(b"", b"null", b"[]", b"\xff", b"{" * 100_000, b"[" * 100_000, b'{"format": ["a"]}'),
         *(encode(ORDER) * 2, encode(ORDER).replace(b"600", b"6e2"), encode(ORDER)[:-1]),
-        encode(ORDER).replace(b' "images": 600', b' "images": 1,\n "images": 600'),
-        b'{"format": "dataprep-order-2", "token": "\\ud800"}',
+        encode(ORDER).replace(b' "token": ', b' "token": "1",\n "token": '),
+        b'{"format": "dataprep-order-3", "token": "\\ud800"}',
     ],
 )
 def test_what_is_not_written_by_us_is_refused(data: bytes) -> None:
