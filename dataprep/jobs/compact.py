@@ -132,7 +132,7 @@ def _order(job: Job, grown: SealedSet) -> None:
     from dataprep.tables.recorded import open_recorded, recorded_columns
 
     manifest, info = grown.manifest, grown.info
-    columns = recorded_columns("numbers", [name for name, _ in job.attributes])
+    columns = recorded_columns([name for name, _ in job.attributes])
     classes, splits = [name for name, _ in info.classes], [split.name for split in job.splits]
 
     @contextmanager
@@ -143,7 +143,7 @@ def _order(job: Job, grown: SealedSet) -> None:
             database.execute("create view chosen as from fresh")
             yield database
 
-    def ordered(database: Database, split: SplitJob) -> pa.RecordBatchReader:
+    def ordered(database: Database, split: SplitJob) -> Iterator[pa.Table]:
         return shuffled(
             database,
             split.name,

@@ -19,7 +19,7 @@ from dataprep.jobs.request import ConvertRequest, absolute, check_splits, recipe
 from dataprep.jobs.seal import seal
 from dataprep.jobs.sealed_images import SealedImages
 from dataprep.jobs.workspace import Workspace
-from dataprep.sealed.set import SealedSet
+from dataprep.sealed.set import SealedSet, first_rows
 from dataprep.sealed.verify import Verified
 from dataprep.sinks import DatasetInfo
 from dataprep.system.messages import counted, sized
@@ -29,8 +29,6 @@ from dataprep_schemas.manifest import Ancestor, Identity, Manifest
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from dataprep.tables.database import Database
 
 _SECOND_LOSS: Final = (
     "JPEGs are decoded and encoded again, which loses a little of each; made from the raw data "
@@ -147,23 +145,24 @@ def _plan(
 
 
 def _order(job: Job, source: SealedSet) -> None:
-    """The images in the order that they have, in as many shards as the job has."""
-    from dataprep.tables.order import as_recorded
-    from dataprep.tables.recorded import open_recorded, recorded_columns
+    """The images in the order that they have, in as many shards as the job has.
 
-    columns = recorded_columns("labels", [name for name, _ in job.attributes])
-    manifest = source.manifest
-
-    def ordered(database: Database, split: SplitJob) -> pa.RecordBatchReader:
-        same = split.shards == len(manifest.splits[split.name].shards)
-        return as_recorded(
-            database, split.name, split.images, split.shards, same=same, columns=columns
-        )
-
-    table, rows = Workspace(source.out.absolute()).records, manifest.records_table.rows
-    opened = partial(open_recorded, table, job.workspace.private, rows=rows)
+    As many as there are keep their images; another number get runs of them, with sizes within 1.
+    """
+    manifest, own = source.manifest, [name for name, _ in job.attributes]
     token = digest_of([manifest.sha256, {split.name: split.shards for split in job.splits}])
-    job.order(token, opened, ordered)
+
+    def ordered(table: RecordsTable, split: SplitJob) -> Iterator[pa.Table]:
+        from dataprep.tables.order import as_recorded
+
+        sizes = [shard.records for shard in manifest.splits[split.name].shards]
+        if split.shards != len(sizes):
+            size, longer = divmod(split.images, split.shards)
+            sizes = [size + (number < longer) for number in range(split.shards)]
+        first = first_rows(manifest)[split.name][0]
+        return as_recorded(table, range(first, first + split.images), sizes, own)
+
+    job.order(token, partial(RecordsTable, source.out, manifest.records_table), ordered)
 
 
 def _recipe(request: ConvertRequest, source: SealedSet) -> Recipe | None:

@@ -28,11 +28,11 @@ from dataprep_schemas.state import CommitRecord
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from dataprep.tables.database import Database
     from dataprep_schemas.tables import Kind
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+Images = TypeVar("Images")
 
 # The counts of Google's imagenet_to_gcs, which tensorflow/models' reader insists on.
 _PREFERRED = {"train": 1024}
@@ -203,14 +203,14 @@ class Job:
     def order(
         self,
         token: str,
-        open_images: Callable[[], AbstractContextManager[Database]],
-        ordered: Callable[[Database, SplitJob], pa.RecordBatchReader],
+        opened: Callable[[], AbstractContextManager[Images]],
+        ordered: Callable[[Images, SplitJob], Iterable[pa.Table]],
     ) -> None:
         """Put the images of those splits in order whose order is not there.
 
         Args:
             token: identifies what the order is made from.
-            open_images: the database, if there is anything to do.
+            opened: what they are ordered by, if there is anything to do.
             ordered: a split's images, as `dataprep.tables.order.write_order` takes them.
         """
         # Imported late: a run that is resumed has nothing to order.
@@ -220,11 +220,11 @@ class Job:
         stale = [each for each in self.splits if not order_is_current(directory, each.name, token)]
         if not stale:
             return
-        with open_images() as database:
+        with opened() as images:
             for split in stale:
                 write_order(
                     directory,
-                    ordered(database, split),
+                    ordered(images, split),
                     split=split.name,
                     images=split.images,
                     shards=split.shards,

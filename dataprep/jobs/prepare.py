@@ -225,7 +225,7 @@ def _order(job: Job, request: Request, images: Images, token: str) -> None:
         _choose(job, request, images)
         yield images.database
 
-    def ordered(database: Database, split: SplitJob) -> pa.RecordBatchReader:
+    def ordered(database: Database, split: SplitJob) -> Iterator[pa.Table]:
         from dataprep.tables.order import order_columns, shuffled
 
         return shuffled(

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
@@ -43,6 +43,8 @@ from dataprep.system.state_files import is_intact, read_state, write_state
 from dataprep.tables.arrow import blocks, order_rows
 from dataprep.tables.database import Database, column_list
 from dataprep.tables.images import HASH, Images
+from dataprep.tables.recorded import COLUMNS
+from dataprep.tables.records import RecordsTable
 from dataprep_schemas.manifest import Shuffle
 from dataprep_schemas.state import StoredOrder
 from dataprep_schemas.tables import ORDER
@@ -63,12 +65,6 @@ select ({{shard}})::integer as shard, {{columns}} from (
     select chosen.*, numbers, {HASH} as hash
     from chosen join label_sets using (split, labels) where split = $split
 ) join ranked using (hash) order by {{place}}
-"""
-_RECORDED: Final = """
-select ({shard})::integer as shard, {columns} from (
-    select *, row_number() over (order by file_row_number) - 1 as rank
-    from recorded where split = $split and position is not null
-) order by rank
 """
 _RANKS: Final[dict[Shuffle, str]] = {
     "stratified": "category, hash",
@@ -95,7 +91,7 @@ def shuffled(
     shuffle: Shuffle,
     seed: int,
     columns: str,
-) -> pa.RecordBatchReader:
+) -> Iterator[pa.Table]:
     """These columns of the images of a split, with their ``shard``, in the order of writing.
 
     It reads the tables ``chosen`` and ``label_sets`` of `dataprep.tables.images.Images`, and makes
@@ -110,31 +106,34 @@ def shuffled(
         shard, place = _IN_TURN, f"shard, {_SECOND}, hash"
         values["shards"] = shards
     query = _ORDER.format(shard=shard, columns=columns, place=place)
-    return database.sql(query, params=values).to_arrow_reader(_BLOCK)
+    for batch in database.sql(query, params=values).to_arrow_reader(_BLOCK):
+        yield pa.Table.from_batches([batch])
 
 
 def as_recorded(
-    database: Database, split: str, images: int, shards: int, *, same: bool, columns: str
-) -> pa.RecordBatchReader:
+    table: RecordsTable, rows: range, sizes: Sequence[int], own: Sequence[str]
+) -> Iterator[pa.Table]:
     """The same of the images of a finished data set, in the order that they have there.
 
-    It reads the view ``recorded``; see `dataprep.tables.recorded`.
-
     Args:
-        same: as many shards as there are keep their images; of other numbers, each gets a run of
-            images, with sizes within 1.
+        rows: theirs in its table of records.
+        sizes: how many images each shard gets.
+        own: the data set's own columns.
     """
-    size, longer = divmod(images, shards)
-    values: dict[str, object] = {"split": split}
-    if not same:
-        values |= {"size": size, "longer": longer}
-    query = _RECORDED.format(shard="shard" if same else _IN_RUNS, columns=columns)
-    return database.sql(query, params=values).to_arrow_reader(_BLOCK)
+    shards = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
+    numbers = np.arange(rows.start, rows.stop)
+    names = ["labels", *COLUMNS[1:], *own]
+    at = 0
+    for part in table.between(rows.start, rows.stop, names):
+        here = slice(at, at + len(part))
+        placed = part.add_column(0, "shard", pa.array(shards[here]))
+        yield placed.add_column(2, COLUMNS[0], pa.array(numbers[here]))
+        at += len(part)
 
 
 def write_order(
     directory: Path,
-    batches: pa.RecordBatchReader,
+    tables: Iterable[pa.Table],
     *,
     split: str,
     images: int,
@@ -144,13 +143,12 @@ def write_order(
     """Keep the order of a split's images.
 
     Args:
-        batches: of `shuffled` or `as_recorded`.
+        tables: of `shuffled` or `as_recorded`.
         token: identifies what the order is made from; see `order_is_current`.
     """
     _state_path(directory, split).unlink(missing_ok=True)
     hashes: list[str] = []
     sizes = np.zeros(shards, np.int64)
-    tables = (pa.Table.from_batches([batch]) for batch in batches)
     for number, block in enumerate(blocks(tables, _BLOCK)):
         sizes += np.bincount(block["shard"].to_numpy(), minlength=shards)
         buffer = io.BytesIO()

@@ -22,30 +22,28 @@ COLUMNS: Final = ("file_row_number", "key", "container", "xxh3", *KEPT_COLUMNS)
 # As the images of an index are: names of classes, and no shard yet.
 _FRESH: Final = """
 create view fresh as
-select * exclude (shard, position) replace (classes as labels) from recorded
+select * exclude (shard, position) replace (classes as labels) from {table}
 where position is not null or status = 'rejected'
 """
 
 
 @contextmanager
 def open_recorded(table: Path, scratch: Path, *, rows: int) -> Iterator[Database]:
-    """A database with the views ``recorded``, all rows, and ``fresh``, those that a shard was for.
+    """A database with the view ``fresh``: the images that a shard was for.
 
     Args:
         scratch: a directory for what does not fit into memory.
         rows: how many there are.
     """
     with open_database(scratch, [table], rows=rows) as database:
-        database.execute(f"create view recorded as from {tables([table], numbered=True)}")
-        database.execute(_FRESH)
+        database.execute(_FRESH.format(table=tables([table], numbered=True)))
         yield database
 
 
-def recorded_columns(labels: str, own: Sequence[str]) -> str:
-    """The columns of an order of recorded images, as SQL.
+def recorded_columns(own: Sequence[str]) -> str:
+    """The columns of an order of recorded images, as SQL over ``fresh`` and ``label_sets``.
 
     Args:
-        labels: the expression that gives them as numbers.
         own: the data set's own columns.
     """
-    return f"{labels} as labels, {column_list((*COLUMNS, *own))}"
+    return f"numbers as labels, {column_list((*COLUMNS, *own))}"

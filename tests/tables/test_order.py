@@ -9,6 +9,7 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,7 +19,6 @@ from dataprep.tables import Row, Scanned
 from dataprep.tables import order as module
 from dataprep.tables.order import (
     Shuffle,
-    as_recorded,
     order_columns,
     order_is_current,
     read_shard,
@@ -54,7 +54,7 @@ def assigned(
         "[labels] as numbers from chosen"
     )
     how = {"shuffle": shuffle, "seed": seed, "columns": "key"}
-    table = shuffled(DATABASE, "train", len(keys), shards, **how).read_all()
+    table = pa.concat_tables(shuffled(DATABASE, "train", len(keys), shards, **how))
     found = [*zip(*(table.column(name).to_pylist() for name in ("shard", "key")), strict=True)]
     assert [shard for shard, _ in found] == sorted(shard for shard, _ in found)
     return [[key for shard, key in found if shard == number] for number in range(shards)]
@@ -105,29 +105,6 @@ def test_it_is_what_is_documented_and_even_however_images_were_found(
     generator.shuffle(pairs)
     mixed = [key for key, _ in pairs], [category for _, category in pairs]
     assert assigned(*mixed, shards, shuffle) == found
-
-
-@given(st.lists(st.integers(1, 9), min_size=1, max_size=9), st.integers(1, 9))
-@settings(max_examples=60, deadline=None)
-def test_what_is_recorded_keeps_its_order_and_its_shards_or_gets_even_ones(
-    sizes: list[int], count: int
-) -> None:
-    count = min(count, sum(sizes))
-    shards = [number for number, size in enumerate(sizes) for _ in range(size)]
-    DATABASE.execute(
-        "create or replace table recorded as select 'train' as split, unnest($1) as shard, "
-        "unnest(range(len($1))) as file_row_number, 1 as position",
-        [shards],
-    )
-    same = count == len(sizes)
-    columns = "file_row_number"
-    table = as_recorded(DATABASE, "train", len(shards), count, same=same, columns=columns)
-    found = table.read_all()
-    assert found["file_row_number"].to_pylist() == [*range(len(shards))]
-    expected = sizes if same else even_sizes(len(shards), count)
-    assert found["shard"].to_pylist() == [
-        number for number, size in enumerate(expected) for _ in range(size)
-    ]
 
 
 def test_another_seed_is_another_order() -> None:
