@@ -146,9 +146,9 @@ class SealedImages:
                 pay(len(example.encoded))
                 if not row.is_of(example):
                     raise SinkError(
-                        f"{self.out}: record {row.number - first} of {shard.split} is not "
-                        f"{printable(row.key)} as records.parquet has it; `dataprep verify --level "
-                        "records` names bad files"
+                        f"{self.out}: record {row.number - first} of {shard.split}, "
+                        f"{printable(example.key)}, is not what records.parquet has there; "
+                        "`dataprep verify --level records` names bad files"
                     )
                 yield row, example
 
@@ -160,7 +160,9 @@ def _rows(table: pa.Table, own: list[str]) -> list[_Row]:
         number, key, container, xxh3, *kept = values[: len(COLUMNS)]
         known = zip(own, values[len(COLUMNS) :], strict=True)
         attributes = {name: value for name, value in known if value is not None}
-        rows.append(_Row(tuple(labels), number, key, container, xxh3, tuple(kept), attributes))
+        rows.append(
+            _Row(tuple(labels or ()), number, key or "", container, xxh3, tuple(kept), attributes)
+        )
     return rows
 
 

@@ -204,7 +204,7 @@ def test_what_is_copied_is_what_the_table_says(cli: Cli, folders: Made, tmp_path
     damaged[damaged.index(b"\xff\xd8") + 99] ^= 1
     shard.write_bytes(damaged)
     files = hashes(made.out)
-    with pytest.raises(SinkError, match=r"as records.parquet has it"):
+    with pytest.raises(SinkError, match=r"is not what records.parquet has there"):
         dataprep.compact(made.out, check="size", workers=1)
     assert hashes(made.out) == files
 

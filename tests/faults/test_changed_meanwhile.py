@@ -54,7 +54,10 @@ SHARD, OTHER = "train/train-00002-of-00006", "train/train-00003-of-00006"
 @pytest.mark.parametrize(
     ("written", "said"),
     [
-        ({SHARD: OTHER, f"index/{SHARD}": f"index/{OTHER}"}, "as records.parquet has it"),
+        (
+            {SHARD: OTHER, f"index/{SHARD}": f"index/{OTHER}"},
+            "is not what records.parquet has there",
+        ),
         ({"records.parquet": "manifest.json"}, "is not the table that was sealed"),
     ],
     ids=["shard", "table"],

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from dataprep.datasets import Dataset, Found, Scanned, ScanUnit
-from dataprep_pipelines import run, scan
+from dataprep.jobs import prepare
+from dataprep_pipelines import scan
 from tests.conftest import Cli, Made, hashes, leftovers
 
 
@@ -50,5 +51,5 @@ class Deadly(Dataset):
 def test_a_process_that_dies_is_an_error_and_not_a_hang(
     cli: Cli, tiny: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "load_dataset", lambda name, options: Deadly())
+    monkeypatch.setattr(prepare, "load_dataset", lambda name, options: Deadly())
     assert "a worker process died" in cli(*tiny.command(tmp_path, "--workers", 2)).error
