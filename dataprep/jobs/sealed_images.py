@@ -52,7 +52,7 @@ class _Row(NamedTuple):
     def rejected(self) -> str | None:
         """Why it is not in the set; None if it is."""
         _, status, reason, *_ = self.kept
-        return reason if status == "rejected" else None
+        return (reason or "") if status == "rejected" else None
 
     def is_of(self, example: Example) -> bool:
         """Whether an example is what the table says of it; its boxes, where the format has any."""
@@ -142,14 +142,14 @@ class SealedImages:
                 if row.rejected is not None:
                     yield row, None
                     continue
-                example = next(examples)
-                pay(len(example.encoded))
-                if not row.is_of(example):
+                example = next(examples, None)  # a forged shard may hold fewer
+                if example is None or not row.is_of(example):
                     raise SinkError(
                         f"{self.out}: record {row.number - first} of {shard.split}, "
-                        f"{printable(example.key)}, is not what records.parquet has there; "
+                        f"{printable(row.key)}, is not what records.parquet has there; "
                         "`dataprep verify --level records` names bad files"
                     )
+                pay(len(example.encoded))
                 yield row, example
 
 
