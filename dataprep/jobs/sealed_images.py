@@ -92,8 +92,9 @@ class SealedImages:
         """Every image of the shard, compared with what is known of it, in the format's form."""
         change = _Change(self.recipe, job.sink.pixels, job.info.colorspace, self.max_pixels)
         try:
-            with self._records(shard.split) as records:
-                found = self._read(job, shard, records)
+            sealed = self._sealed()
+            with Records(sealed, shard.split) as records:
+                found = _read(job, shard, sealed, records)
                 for row, example, image in map_in_order(pool, change, found, window):
                     if example is None:
                         reason = row.rejected or ""
@@ -109,8 +110,9 @@ class SealedImages:
             return 1.0
         change = _Change(self.recipe, job.sink.pixels, job.info.colorspace, self.max_pixels)
         source = made = 0
-        with self._records(shard.split) as records:
-            for row, example in islice(self._read(job, shard, records), SAMPLE):
+        sealed = self._sealed()
+        with Records(sealed, shard.split) as records:
+            for row, example in islice(_read(job, shard, sealed, records), SAMPLE):
                 _, changed, _ = change((row, example))
                 if example is not None and changed is not None:
                     source += len(example.encoded)
@@ -120,37 +122,38 @@ class SealedImages:
     def check_rejected(self, job: Job, records: Iterable[CommitRecord]) -> None:
         """Nothing else can have become of them."""
 
-    def _records(self, split: str) -> Records:
+    def _sealed(self) -> SealedSet:
         sealed = SealedSet.read(self.out)
         if sealed.manifest.sha256 != self.manifest_sha256:
             raise SourceError(
                 f"{self.out} changed while it was read; nothing was sealed: leave it alone and run "
                 "the same command again, with --overwrite if it says so"
             )
-        return Records(sealed, split)
+        return sealed
 
-    def _read(
-        self, job: Job, shard: ShardName, records: Records
-    ) -> Iterator[tuple[_Row, Example | None]]:
-        """Rows of the shard, and their examples, of which each is read when it is asked for."""
-        first = first_rows(SealedSet.read(self.out).manifest)[shard.split][0]
-        for table in shard_tables(job.workspace.order, shard.split, shard.number):
-            rows = _rows(table, [name for name, _ in job.attributes])
-            numbers = [row.number - first for row in rows if row.rejected is None]
-            examples = _examples(records, numbers)
-            for row in rows:
-                if row.rejected is not None:
-                    yield row, None
-                    continue
-                example = next(examples, None)  # a forged shard may hold fewer
-                if example is None or not row.is_of(example):
-                    raise SinkError(
-                        f"{self.out}: record {row.number - first} of {shard.split}, "
-                        f"{printable(row.key)}, is not what records.parquet has there; "
-                        "`dataprep verify --level records` names bad files"
-                    )
-                pay(len(example.encoded))
-                yield row, example
+
+def _read(
+    job: Job, shard: ShardName, sealed: SealedSet, records: Records
+) -> Iterator[tuple[_Row, Example | None]]:
+    """Rows of the shard, and their examples, of which each is read when it is asked for."""
+    first = first_rows(sealed.manifest)[shard.split][0]
+    for table in shard_tables(job.workspace.order, shard.split, shard.number):
+        rows = _rows(table, [name for name, _ in job.attributes])
+        numbers = [row.number - first for row in rows if row.rejected is None]
+        examples = _examples(records, numbers)
+        for row in rows:
+            if row.rejected is not None:
+                yield row, None
+                continue
+            example = next(examples, None)  # a forged shard may hold fewer
+            if example is None or not row.is_of(example):
+                raise SinkError(
+                    f"{sealed.out}: record {row.number - first} of {shard.split}, "
+                    f"{printable(row.key)}, is not what records.parquet has there; "
+                    "`dataprep verify --level records` names bad files"
+                )
+            pay(len(example.encoded))
+            yield row, example
 
 
 def _rows(table: pa.Table, own: list[str]) -> list[_Row]:
