@@ -14,6 +14,15 @@ from dataprep.system.throttle import lift
 _RESUMING = "finished shards are kept; run the same command again to resume"
 
 
+class _Stop(BaseException):
+    """A signal came. No `Exception`: libraries that are being imported swallow those."""
+
+    def __init__(self, error: StoppedError) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.exit_code = error.exit_code
+
+
 @contextmanager
 def watched(how: str = _RESUMING, *, quiet_stdout: bool = False) -> Iterator[Display]:
     """What a call tells, shown; a signal stops it, and ``how`` says how to go on."""
@@ -36,13 +45,16 @@ def resumable(how: str) -> Iterator[None]:
 
     def stop(number: int, frame: FrameType | None) -> None:
         lift()  # or everybody would have to pay for their bytes first
-        raise StoppedError(f"stopped by {signal.Signals(number).name}; {how}", number)
+        name = signal.Signals(number).name
+        raise _Stop(StoppedError(f"stopped by {name}; {how}", number))
 
     # What is ignored already stays ignored: that is what nohup is for.
     caught = [number for number in signals if signal.getsignal(number) is not signal.SIG_IGN]
     before = {number: signal.signal(number, stop) for number in caught}
     try:
         yield
+    except _Stop as stopped:
+        raise stopped.error from None
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

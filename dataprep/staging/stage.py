@@ -138,7 +138,7 @@ def elected(
             return None
         return seen if seen.error is not None or read_sentinel(directory) else None
 
-    def tell(error: Exception | None = None) -> None:
+    def tell(error: BaseException | None = None) -> None:
         outcome = Outcome(time=time.time())
         if error is not None:
             line = one_line(" ".join(str(error).split())) or type(error).__name__
@@ -160,7 +160,7 @@ def elected(
         progress.tell(lock)
         try:
             yield tell
-        except Exception as error:
+        except BaseException as error:
             with suppress(DataprepError):  # what went wrong first is what the user must know
                 tell(error)
             raise
