@@ -30,6 +30,8 @@ from dataprep.synthesize.imagenet import synthesize_imagenet
 from dataprep_schemas import imagenet_classes
 
 DATAPREP = (sys.executable, "-m", "dataprep")
+# On this machine a set as small as those of tests is otherwise made before Beam would be imported.
+BEAM = ("--", "--job_name=test")
 
 # What `make test` leaves to `make test-all`, beside tests that are marked `thorough`: what needs
 # other people's programs, and what goes through every format, engine or fault.

@@ -28,10 +28,14 @@ from dataprep_pipelines.failures import FailureLog
 from dataprep_pipelines.progress import Paced, RoundWatch
 from dataprep_pipelines.runners import Engine, Parallelism, RunningEngine
 from dataprep_pipelines.runners.named import check, started
+from dataprep_pipelines.scan import Scan, ScanIntoIndex, scan_at_once
 from dataprep_pipelines.tasks import TaskSpec, WorkerRequirements, task_file
+from dataprep_pipelines.write import WriteShard
 from dataprep_schemas.state import CommitRecord
 
 _PAUSES = (0.5, 3.0)  # seconds before failed shards are tried again, so many times
+# What is written in a second or so, which importing Beam takes.
+_FEW_IMAGES, _FEW_BYTES = 1000, 32 << 20
 _MANY_FAILED = 8  # and more than were made: it is not the shards
 _PER_SHARD = 4  # that is written at once: more than a bad node has taken
 
@@ -113,20 +117,17 @@ class RunningWorkers:
         return parts
 
     def _scan(self, dataset: Dataset, raw: Path, stale: Sequence[ScanUnit], index: Path) -> None:
-        from dataprep_pipelines.scan import Scan, ScanIntoIndex
-
-        def watch() -> None:
+        def count() -> None:
             self.reporter.scanning(sum(has_part(index, unit) for unit in stale), len(stale))
 
-        helpers = self.chosen.workers if self.chosen.is_local else 0
-        scan = Scan(dataset, raw, index)
+        scan, watch, local = Scan(dataset, raw, index), Paced(count), self.chosen.is_local
         try:
-            with task_file(scan, self.lease, self.requirements, "scan") as spec:
-                work = ScanIntoIndex(spec, helpers, self.failures)
-                self.engine.run(
-                    stale, work, Parallelism(), watch=Paced(watch), failures=self.failures
-                )
-            watch()
+            if left := scan_at_once(scan, stale, watch) if local else stale:
+                with task_file(scan, self.lease, self.requirements, "scan") as spec:
+                    helpers = self.chosen.workers if local else 0
+                    work = ScanIntoIndex(spec, helpers, self.failures)
+                    self.engine.run(left, work, Parallelism(), watch=watch, failures=self.failures)
+            count()
         finally:
             self.reporter.finished()
         self.failures.reraise()
@@ -151,8 +152,13 @@ class RunningWorkers:
         _forget(workspace, pending)
         paths = (path for shard in pending for path in job.sink.paths(shard, job.request.layout))
         workspace.remove_empty(map(workspace.path_of, paths))
-        images = sum(split.images for split in job.splits) if job.source.works_on_images else 0
-        parallelism = self.engine.parallelism(len(pending), images=images)
+        images = sum(split.images for split in job.splits)
+        parallelism = self.engine.parallelism(
+            len(pending),
+            images=images if job.source.works_on_images else 0,
+            small=images <= _FEW_IMAGES
+            and sum(split.source_bytes for split in job.splits) <= _FEW_BYTES,
+        )
         check_free_space(job, pending, at_once=parallelism.at_once)
         lay_out(job, pending, line)
         # In later rounds, which hold nothing but what has failed, it says nothing that much fails.
@@ -184,8 +190,6 @@ class RunningWorkers:
         most_failed: float,
     ) -> dict[ShardName, DataprepError]:
         """Try each of the shards once; returns what went wrong with each, if it is not there."""
-        from dataprep_pipelines.write import WriteShard
-
         failures = self.failures
         failures.forget_shards()
         watch = RoundWatch(job, failures, self.reporter, most_failed)

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
-from concurrent.futures import BrokenExecutor, Future
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass
 from pathlib import Path
-
-import apache_beam as beam
 
 from dataprep.datasets import Dataset, ScanUnit
 from dataprep.jobs.index_parts import scan_into
 from dataprep_pipelines.failures import FailureLog, worker_died
 from dataprep_pipelines.runners import STOP
-from dataprep_pipelines.tasks import TaskSpec
+from dataprep_pipelines.tasks import TaskSpec, Work
 from dataprep_pipelines.worker import HelperProcesses
 
-# A process takes about a second to start. Most scans are over before that would pay.
-_ALONE_SECONDS = 2.0
+_ALONE_SECONDS = 1.0
+_WORTH_SECONDS = 3.0  # of work: to import Beam and to start processes takes more than one
+_SMALL = 16 << 20  # bytes of an archive or a list that is scanned in a fraction of a second
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +29,46 @@ class Scan:
     directory: Path
 
 
-def _scan(scan: Scan, failures: FailureLog, unit: ScanUnit) -> None:
-    """Scan one unit into its part of the index, unless the run has failed or ended."""
-    with failures.recorded():
-        if not (STOP.is_set() or failures.lease.lost() or failures.occurred()):
+def scan_at_once(
+    scan: Scan, units: Sequence[ScanUnit], watch: Callable[[], None]
+) -> list[ScanUnit]:
+    """Scan directories and small files here and now: most scans are over in a second.
+
+    Args:
+        scan: where.
+        units: what to scan.
+        watch: called after each of them.
+
+    Returns:
+        The units that are left, if it turned out that they would take long.
+
+    Raises:
+        DataprepError: one of them cannot be scanned.
+    """
+    started = time.monotonic()
+    left: list[ScanUnit] = []
+    for number, unit in enumerate(units):
+        elapsed = time.monotonic() - started
+        more = elapsed / max(number, 1) * (len(units) - number)
+        if elapsed > _ALONE_SECONDS and more > _WORTH_SECONDS:
+            return [*left, *units[number:]]
+        if _is_large(scan.raw / unit.container):
+            left.append(unit)
+        else:
             scan_into(scan.directory, scan.dataset, scan.raw, unit)
+            watch()
+    return left
 
 
-class ScanIntoIndex(beam.DoFn):  # type: ignore[misc]  # Beam ships no types
-    """Scans units into their parts of the index; rows never cross Beam's data plane.
+def _is_large(container: Path) -> bool:
+    try:
+        return container.is_file() and container.stat().st_size > _SMALL
+    except OSError:
+        return False  # the scan says what is wrong with it
 
-    One by one, and in processes once it is clear that it will take long.
+
+class ScanIntoIndex(Work):
+    """Scans units into their parts of the index, one by one or in processes of this machine.
 
     Args:
         processes: how many may help; 1 or less: none.
@@ -51,25 +79,29 @@ class ScanIntoIndex(beam.DoFn):  # type: ignore[misc]  # Beam ships no types
         self._failures = failures
         self._processes = processes
 
+    def setup(self) -> None:
+        """Read what is scanned."""
+        self._scan: Scan = self._spec.read()
+
     def process(self, units: Iterable[ScanUnit]) -> None:
-        """Scan directories, archives or lists, here or in other processes."""
-        scan: Scan = self._spec.read()
-        alone_until = time.monotonic() + _ALONE_SECONDS
-        pool: HelperProcesses | None = None
-        ends: list[Future[None]] = []
-        try:
+        """Scan directories, archives or lists."""
+        if self._processes < 2:
             for unit in units:
-                if self._processes < 2 or time.monotonic() < alone_until:
-                    _scan(scan, self._failures, unit)
-                    continue
-                if pool is None:
-                    pool = HelperProcesses(self._processes)
-                ends.append(pool.submit(_scan, scan, self._failures, unit))
-            for end in ends:
+                _scan(self._scan, self._failures, unit)
+            return
+        pool = HelperProcesses(self._processes)
+        try:
+            for end in [pool.submit(_scan, self._scan, self._failures, unit) for unit in units]:
                 end.result()
         except BrokenExecutor as error:
             with self._failures.recorded():
                 raise worker_died(str(error)) from error
         finally:
-            if pool is not None:
-                pool.shutdown(cancel_futures=True)
+            pool.shutdown(cancel_futures=True)
+
+
+def _scan(scan: Scan, failures: FailureLog, unit: ScanUnit) -> None:
+    """Scan one unit into its part of the index, unless the run has failed or ended."""
+    with failures.recorded():
+        if not (STOP.is_set() or failures.lease.lost() or failures.occurred()):
+            scan_into(scan.directory, scan.dataset, scan.raw, unit)

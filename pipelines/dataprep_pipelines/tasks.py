@@ -15,7 +15,8 @@ import socket
 import sys
 import threading
 import zlib
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
@@ -146,6 +147,20 @@ def _load(spec: TaskSpec) -> Any:
     # This process may have worked for another run, and the raw data changed since.
     close_archives()
     return task
+
+
+class Work(ABC):
+    """What is done with elements; pickled into every worker."""
+
+    def setup(self) -> None:  # noqa: B027  # most need it, not all
+        """Once a process, before anything else."""
+
+    @abstractmethod
+    def process(self, elements: Iterable[Any]) -> None:
+        """Do it with some elements: one, or all there are."""
+
+    def teardown(self) -> None:  # noqa: B027  # a few need it
+        """Once a process, at the end."""
 
 
 @contextmanager

@@ -1,11 +1,9 @@
-"""Writing as a Beam graph: one element a shard number. Image bytes never cross the data plane."""
+"""Writing shards: one element a shard number."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from concurrent.futures import BrokenExecutor, Executor, ThreadPoolExecutor
-
-import apache_beam as beam
 
 from dataprep.jobs.commit import finished_shard
 from dataprep.jobs.job import Job
@@ -14,14 +12,14 @@ from dataprep.sinks import ShardName
 from dataprep.system.durable_files import storage_error
 from dataprep_pipelines.failures import FailureLog, QuietLauncherError, worker_died
 from dataprep_pipelines.runners import STOP, Parallelism
-from dataprep_pipelines.tasks import TaskSpec
+from dataprep_pipelines.tasks import TaskSpec, Work
 from dataprep_pipelines.worker import HelperProcesses, block_interrupts
 
 _IN_FLIGHT = 3  # images a helper: enough to keep it busy, few enough to bound the memory
 _LEAST_IN_FLIGHT = 32  # what helpers get through while the writer ends one of LMDB's transactions
 
 
-class WriteShard(beam.DoFn):  # type: ignore[misc]  # Beam ships no types
+class WriteShard(Work):
     """Makes and commits shards, each by one thread, which hands nothing to other threads.
 
     Measured (docs/performance.md) as fast as a process a shard, and up to half as fast again as

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import FORMATS, Cli, Made
+from tests.conftest import BEAM, FORMATS, Cli, Made
 
 MODULES = ("pickle", "numpy", "dataprep", "sitecustomize", "h5py", "lmdb", "resource", "json")
 MARK = "import os, sys\nopen(os.path.join({place!r}, 'ran-' + __name__), 'w')\nsys.exit(66)\n"
@@ -46,7 +46,7 @@ def test_a_set_that_brings_modules_is_read_without_them(
 
 @pytest.mark.thorough
 def test_every_command_is_run_without_them(cli: Cli, tiny: Made, hostile: Path) -> None:
-    run(hostile, *tiny.command(Path("made"), "--workers", 6))
+    run(hostile, *tiny.command(Path("made"), "--workers", 6, *BEAM))
     for sink in ("hdf5", "lmdb"):
         run(hostile, "convert", "made", *FORMATS[sink], "--to", sink)
         run(hostile, "verify", sink, "--level", "decode")

@@ -13,7 +13,7 @@ import pytest
 from dataprep.jobs import raw_images
 from dataprep.sealed import verify
 from dataprep_pipelines.runners import local
-from tests.conftest import Cli, Made, Shelf, hashes, leftovers
+from tests.conftest import BEAM, Cli, Made, Shelf, hashes, leftovers
 
 
 def after(
@@ -93,7 +93,7 @@ def test_workers_in_another_directory_find_what_was_named_relative_to_this_one(
     tiny.raw.copy(tmp_path / "raw")
     monkeypatch.chdir(tmp_path)
     words = ["--raw_data_dir", "raw", "--local_scratch_dir", "out", "--index_dir", "index"]
-    result = cli("imagenet", *words, *tiny.raw.options, "--workers", 5)
+    result = cli("imagenet", *words, *tiny.raw.options, "--workers", 5, *BEAM)
     assert result.code == 0, result
     assert hashes(tmp_path / "out") == tiny.files
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.conftest import Cli, Made, hashes, leftovers, shelf_of
+from tests.conftest import BEAM, Cli, Made, hashes, leftovers, shelf_of
 from tests.faults.conftest import commits, eventually
 
 
@@ -122,7 +122,7 @@ def test_a_killed_worker_process_is_an_error_and_not_a_hang(
 ) -> None:
     """As the kernel does it to whoever uses too much memory."""
     out = tmp_path / "out"
-    running = cli.start(*tiny.command(out, "--workers", 5))
+    running = cli.start(*tiny.command(out, "--workers", 5, *BEAM))
     launcher = psutil.Process(running.pid)
     workers: list[psutil.Process] = []
     while running.poll() is None and not workers:

@@ -17,7 +17,7 @@ import pytest
 
 from dataprep.errors import SinkError, SourceError
 from dataprep_pipelines import run, scan, write
-from tests.conftest import Cli, Made
+from tests.conftest import BEAM, Cli, Made
 
 _FILES = re.compile(r"/\.?(task-)?failure-")
 _FEW = ("--num_shards", "train=2,validation=1")
@@ -148,6 +148,6 @@ def test_so_it_is_from_other_processes(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "replace", replaced)
-        result = cli(*tiny.command(tmp_path / "out", "--workers", 8))
+        result = cli(*tiny.command(tmp_path / "out", "--workers", 8, *BEAM))
     assert re.search(r"error: a worker on .* cannot read .*task-.*: Is a directory", result.error)
     assert _said(result.err, caplog) == []

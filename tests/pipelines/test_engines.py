@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import apache_beam as beam
 import pytest
 
 from dataprep.cli.signals import resumable
@@ -25,6 +24,7 @@ from dataprep_pipelines.runners.local import (
     work_queue,
 )
 from dataprep_pipelines.runners.named import check
+from dataprep_pipelines.tasks import Work
 from tests.faults.conftest import eventually
 
 HAPPENED: list[str] = []
@@ -40,7 +40,7 @@ def _nothing_happened_yet() -> Iterator[None]:
     STOP.clear()
 
 
-class SlowToStop(beam.DoFn):  # type: ignore[misc]  # Beam ships no types
+class SlowToStop(Work):
     def process(self, elements: object) -> None:
         HAPPENED.append("started")
         STOP.wait(30)
@@ -48,7 +48,7 @@ class SlowToStop(beam.DoFn):  # type: ignore[misc]  # Beam ships no types
         HAPPENED.append("cleaned up")
 
 
-class Fails(beam.DoFn):  # type: ignore[misc]  # Beam ships no types
+class Fails(Work):
     def process(self, elements: object) -> None:
         raise OSError("the disk is on fire")
 
@@ -58,7 +58,7 @@ class Told:
         HAPPENED.append("told")
 
 
-def run(work: beam.DoFn, *, watch: Callable[[], None]) -> None:
+def run(work: Work, *, watch: Callable[[], None]) -> None:
     LocalEngine(Engine(1)).run([1], work, Parallelism(), watch=watch, failures=Told())  # type: ignore[arg-type]
 
 

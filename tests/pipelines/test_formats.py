@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from dataprep_pipelines.runners.local import processes_for
-from tests.conftest import FORMATS, UNSIZED, Cli, Made, Shelf, hashes, leftovers
+from tests.conftest import BEAM, FORMATS, UNSIZED, Cli, Made, Shelf, hashes, leftovers
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_processes_that_help_with_images_do_not_show(
 ) -> None:
     """One split in one shard: one process writes, the others only convert images."""
     made = shelf(name, "--splits", "train", "--num_shards", 1)
-    check(cli, made, tmp_path, *made.command(tmp_path, "--workers", 2))
+    check(cli, made, tmp_path, *made.command(tmp_path, "--workers", 2, *BEAM))
 
 
 @pytest.mark.parametrize("name", ["hdf5-caffe", "lmdb-raw"])
@@ -65,7 +65,7 @@ def test_processes_that_write_shards_do_not_show(
     """Files made once a split, such as a mean image, come from shards of several processes."""
     assert processes_for(6) == 2
     made = shelf(name, "--num_shards", 2)
-    check(cli, made, tmp_path, *made.command(tmp_path, "--workers", 6))
+    check(cli, made, tmp_path, *made.command(tmp_path, "--workers", 6, *BEAM))
 
 
 @pytest.mark.parametrize("name", FORMATS)

@@ -17,6 +17,7 @@ from tests.conftest import Cli, Made, hashes, leftovers
 @pytest.fixture(autouse=True)
 def _processes_from_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scan, "_ALONE_SECONDS", -1.0)
+    monkeypatch.setattr(scan, "_WORTH_SECONDS", -1.0)
 
 
 def index(out: Path) -> set[str]:

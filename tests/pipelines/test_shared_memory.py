@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from dataprep_pipelines.worker import HelperProcesses
-from tests.conftest import DATAPREP, Cli, Made
+from tests.conftest import BEAM, DATAPREP, Cli, Made
 
 # Runs a command where nothing more goes into /dev/shm.
 _FULL = 'mount -t tmpfs -o size=4k none /dev/shm && head -c 4096 /dev/zero >/dev/shm/x && exec "$@"'
-HELPED = ("--workers", "6", "--num_shards", "train=1,validation=1")  # by processes of images
+HELPED = ("--workers", "6", "--num_shards", "train=1,validation=1", *BEAM)  # by processes of images
 _PRIVATE = ("unshare", "--mount", "--map-root-user", "sh", "-c")
 
 

@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from distributed import Client, Future, get_worker
@@ -41,11 +41,8 @@ from dataprep.system.regular_files import read_regular
 from dataprep_pipelines.failures import RESUME, FailureLog, QuietLauncherError, line_of
 from dataprep_pipelines.runners.dask_slurm import slurm_cluster
 from dataprep_pipelines.runners.engine import Engine, Parallelism, RunningEngine
-from dataprep_pipelines.tasks import CannotWorkError
+from dataprep_pipelines.tasks import CannotWorkError, Work
 from dataprep_pipelines.worker import DEBUG
-
-if TYPE_CHECKING:
-    import apache_beam as beam
 
 _PAUSE_SECONDS = 10.0  # before a thread that failed gets the next shard
 _REFUSED_SECONDS = 2.0  # before a worker that could not do a task gets another
@@ -68,7 +65,7 @@ class RefusedError(Exception):
 
 
 def do_element(function: bytes, element: Any) -> None:
-    """Do with an element what a pickled `beam.DoFn` does.
+    """Do with an element what a pickled `Work` does.
 
     A worker that cannot work for the run waits a while before it says so. It would otherwise take
     the next task, and the next, while those that can are busy.
@@ -78,7 +75,7 @@ def do_element(function: bytes, element: Any) -> None:
         QuietLauncherError: it took the launcher for dead, which has heard of that: so it lives.
     """
     keep_memory()
-    work = pickle.loads(function)  # noqa: S301  # Dask's own messages are no safer
+    work: Work = pickle.loads(function)  # noqa: S301  # Dask's own messages are no safer
     try:
         work.setup()
         try:
@@ -149,7 +146,13 @@ class DaskEngine(RunningEngine):
         """Rarer where workers are many: a metadata server should not pay for them."""
         return min(max(len(self._able) / _LOOKS_A_SECOND, 2.0), _LONGEST_LOOK)
 
-    def parallelism(self, shards: int, *, images: int) -> Parallelism:
+    def parallelism(
+        self,
+        shards: int,
+        *,
+        images: int,
+        small: bool,  # noqa: ARG002  # Dask's start is paid
+    ) -> Parallelism:
         """One shard a thread of a worker; where threads are left over, they help."""
         few = bool(images) and shards < self._threads
         helpers = max(self._able.values(), default=1) if few else 0
@@ -158,7 +161,7 @@ class DaskEngine(RunningEngine):
     def run(
         self,
         elements: Sequence[Any],
-        work: beam.DoFn,
+        work: Work,
         parallelism: Parallelism,  # noqa: ARG002  # workers come and go
         *,
         watch: Callable[[], None],

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from dataprep import errors
 from dataprep.errors import DataprepError, PipelineError
 from dataprep_pipelines.failures import FailureLog, line_of, worker_died
+from dataprep_pipelines.tasks import Work
 
 if TYPE_CHECKING:
     import apache_beam as beam
@@ -72,6 +73,8 @@ class Parallelism:
         shards: written at the same time by a worker, each by a thread of its own.
         helpers: threads or processes that only convert images; 0 for none.
         helper_processes: whether the helpers are processes.
+        small: whether there is so little to do that this process has done it by the time Beam
+            would be imported.
         pause: seconds to wait after a shard failed. A machine that fails fast would otherwise
             take shard after shard from those that work.
     """
@@ -80,6 +83,7 @@ class Parallelism:
     shards: int = 1
     helpers: int = 0
     helper_processes: bool = False
+    small: bool = False
     pause: float = 0.0
 
     @property
@@ -97,19 +101,20 @@ class RunningEngine(ABC):
         return 2.0
 
     @abstractmethod
-    def parallelism(self, shards: int, *, images: int) -> Parallelism:
+    def parallelism(self, shards: int, *, images: int, small: bool) -> Parallelism:
         """How the shards are divided among workers.
 
         Args:
             images: how many are in them; 0 if nobody but a shard's own thread can do most of its
                 work.
+            small: whether all of it is less than a second's work.
         """
 
     @abstractmethod
     def run(
         self,
         elements: Sequence[Any],
-        work: beam.DoFn,
+        work: Work,
         parallelism: Parallelism,
         *,
         watch: Callable[[], None],
@@ -119,8 +124,7 @@ class RunningEngine(ABC):
 
         Args:
             elements: what there is to do; nothing larger than a shard's name crosses Beam.
-            work: what is done with them: its ``process`` takes some at a time, one or all there
-                are.
+            work: what is done with them.
             watch: progress; may raise, which stops the run.
             failures: told when the run is to be stopped, so that workers elsewhere learn of it,
                 and what a worker could not tell.
@@ -145,34 +149,46 @@ class BeamEngine(RunningEngine):
     def run(
         self,
         elements: Sequence[Any],
-        work: beam.DoFn,
+        work: Work,
         parallelism: Parallelism,
         *,
         watch: Callable[[], None],
         failures: FailureLog,
     ) -> None:
         """Run the graph in a thread, since Beam blocks; this one watches, and takes signals."""
-        # Imported here so that `dataprep --help` and staging never load Beam.
+        # Imported here so that neither `dataprep --help` nor a small job loads Beam.
         import apache_beam as beam
 
-        STOP.clear()
+        from dataprep_pipelines.transform import Do
+
         with self.graph(elements, parallelism) as (pipeline, created):
             # Made for other languages' transforms. Who is killed could not remove it.
             with suppress(OSError):
                 Path(pipeline.local_tempdir).rmdir()
             with _without_cell_labels():
-                _ = pipeline | beam.Create(created) | beam.ParDo(work)
-            _run(pipeline, watch, failures)
+                _ = pipeline | beam.Create(created) | beam.ParDo(Do(work))
+            watched(lambda: pipeline.run().wait_until_finish(), watch, failures)
 
 
-def _run(pipeline: beam.Pipeline, watch: Callable[[], None], failures: FailureLog) -> None:
+def watched(run: Callable[[], object], watch: Callable[[], None], failures: FailureLog) -> None:
+    """Run something in a thread that may take long, while this one watches, and takes signals.
+
+    Args:
+        run: what takes long; it ends soon after `STOP` is set.
+        watch: called about four times a second; may raise, which stops the run.
+        failures: told when the run is to be stopped.
+
+    Raises:
+        DataprepError: it failed.
+    """
+    STOP.clear()
     raised: list[BaseException] = []
     # Not Thread.join: a signal's exception raised in it marks the thread as ended for ever.
     done = threading.Event()
 
     def execute() -> None:
         try:
-            pipeline.run().wait_until_finish()
+            run()
         except BaseException as error:  # noqa: BLE001  # handed to the main thread below
             raised.append(error)
         finally:
@@ -189,7 +205,7 @@ def _run(pipeline: beam.Pipeline, watch: Callable[[], None], failures: FailureLo
 
     before, threading.excepthook = threading.excepthook, hook
     # A daemon, so that a runner that does not stop cannot keep the process alive.
-    threading.Thread(target=execute, name="beam", daemon=True).start()
+    threading.Thread(target=execute, name="run", daemon=True).start()
     finished = False
     try:
         while not done.wait(_WATCH_SECONDS):

@@ -10,14 +10,16 @@ import fcntl
 import math
 import os
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dataprep.system.throttle import divide
-from dataprep_pipelines.runners.engine import BeamEngine, Parallelism
+from dataprep_pipelines.failures import FailureLog
+from dataprep_pipelines.runners.engine import BeamEngine, Parallelism, watched
+from dataprep_pipelines.tasks import Work
 from dataprep_pipelines.worker import command_line
 
 if TYPE_CHECKING:
@@ -35,9 +37,37 @@ _COUNTER_BYTES = 8
 class LocalEngine(BeamEngine):
     """Threads of this process, and further processes of it beyond a few cores."""
 
-    def parallelism(self, shards: int, *, images: int) -> Parallelism:
+    def parallelism(self, shards: int, *, images: int, small: bool) -> Parallelism:
         """Divides the shards among processes, or their images where shards are few."""
-        return local_parallelism(self._engine.workers, shards, images=images)
+        workers = self._engine.workers
+        small = small and not self._engine.beam_options  # who gives some wants Beam
+        if small:
+            workers = min(workers, THREADS_PER_PROCESS)
+        return replace(local_parallelism(workers, shards, images=images), small=small)
+
+    def run(
+        self,
+        elements: Sequence[Any],
+        work: Work,
+        parallelism: Parallelism,
+        *,
+        watch: Callable[[], None],
+        failures: FailureLog,
+    ) -> None:
+        """Do what is small at once, in this process, and the rest on Beam's runner."""
+        if not parallelism.small:
+            super().run(elements, work, parallelism, watch=watch, failures=failures)
+            return
+
+        def do() -> None:
+            work.setup()
+            try:
+                with work_queue(elements) as queue:
+                    work.process(queue)
+            finally:
+                work.teardown()
+
+        watched(do, watch, failures)
 
     @contextmanager
     def graph(

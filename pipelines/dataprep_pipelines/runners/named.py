@@ -65,7 +65,13 @@ def started(engine: Engine, logs: Path, report: Callable[[str], None]) -> Iterat
 class NamedEngine(BeamEngine):
     """One of Beam's runners; how its workers divide the elements is its own affair."""
 
-    def parallelism(self, shards: int, *, images: int) -> Parallelism:  # noqa: ARG002  # its own
+    def parallelism(
+        self,
+        shards: int,  # noqa: ARG002  # how many at a time is its own affair
+        *,
+        images: int,
+        small: bool,  # noqa: ARG002
+    ) -> Parallelism:
         """A shard at a time in each worker, with ``workers`` threads for its images."""
         workers = self._engine.workers
         helpers = workers if images and workers > 1 else 0
