@@ -6,7 +6,6 @@ class a line, in the order of the labels. After a tab may follow its name.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,10 +15,11 @@ from typing import Final
 from dataprep.archives.listing import StoredImage, folder_of
 from dataprep.datasets.folder.layout import Container, refuse_wrapped_splits
 from dataprep.datasets.folder.options import FolderOptions
+from dataprep.datasets.lists import read_lines
 from dataprep.datasets.splits import SPLIT_FOLDERS, split_of_folder
 from dataprep.errors import SourceError
-from dataprep.system.messages import printable, some_of, unreadable
-from dataprep.system.regular_files import read_regular
+from dataprep.system.messages import printable, some_of
+from dataprep.system.state_files import file_sha256
 from dataprep.tables import Row
 
 Placed = list[tuple[str, StoredImage]]
@@ -52,15 +52,7 @@ def load_class_list(path: Path) -> ClassList:
     Raises:
         SourceError: it is unreadable, empty or not UTF-8, names a class twice, or numbers them.
     """
-    place = printable(str(path))
-    try:
-        content = read_regular(path)
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise SourceError(f"{place} is not UTF-8; save it as UTF-8") from error
-    except OSError as error:
-        raise unreadable(str(path), error) from error
-    lines = {number: line for number, line in enumerate(text.split("\n"), 1) if line.strip()}
+    place, lines = printable(str(path)), read_lines(path)
     if not lines:
         raise SourceError(f"{place} is empty; expected one class a line")
     # Of `/a/airfield 0` the number would be taken for part of the class or for its name.
@@ -80,7 +72,7 @@ def load_class_list(path: Path) -> ClassList:
             )
         classes[identifier] = name.strip() or identifier
     indices = {identifier: index for index, identifier in enumerate(classes)}
-    return ClassList(place, tuple(classes.items()), indices, hashlib.sha256(content).hexdigest())
+    return ClassList(place, tuple(classes.items()), indices, file_sha256(path))
 
 
 def numbers_in_order(found: Iterable[str]) -> list[str]:

@@ -148,7 +148,7 @@ class Folder(Dataset):
         self.attributes = listing.attributes()
         top, inside = open_top(raw, self._wanted.inside)
         packed = bool(top.archives)
-        unit = ListingUnit("listing", listing.name, top.path, packed, self.attributes)
+        unit = ListingUnit("listing", listing.file.name, top.path, packed, self.attributes)
         units: tuple[ScanUnit, ...] = (unit,)
         place = f"files in {printable(str(raw / top.path))}"
         if packed:
@@ -162,7 +162,9 @@ class Folder(Dataset):
             splits = self._wanted.cut.splits
         elif "split" in listing.columns:
             splits = None
-        described = f"listed in {listing.name} ({sized(listing.path.stat().st_size)}): {place}"
+        described = (
+            f"listed in {listing.file.name} ({sized(listing.file.path.stat().st_size)}): {place}"
+        )
         hint = self._wanted.hint if splits else ()
         return Found((described, *hint), units, splits, whole=True)
 

@@ -9,7 +9,8 @@ from typing import Final
 
 from dataprep.archives.containers import container_kind, container_stem
 from dataprep.datasets.base import Attribute, Found, ScanUnit
-from dataprep.datasets.folder.options import LISTING_FORMATS, FolderOptions
+from dataprep.datasets.folder.options import FolderOptions
+from dataprep.datasets.lists import FORMATS
 from dataprep.datasets.raw_directory import Level, list_raw, open_level
 from dataprep.datasets.splits import SPLIT_FOLDERS, in_usual_order, split_of_folder
 from dataprep.errors import SourceError
@@ -231,7 +232,7 @@ def refuse_listing(
     Raises:
         SourceError: there is one.
     """
-    suffixes = tuple(suffix for suffix in LISTING_FORMATS if suffix != ".txt")
+    suffixes = tuple(suffix for suffix in FORMATS if suffix != ".txt")
     tables = [entry.name for entry in ignored if entry.name.lower().endswith(suffixes)]
     if tables and not options.listing_ruled_out:
         table = printable("/".join(filter(None, (container, min(tables)))))
