@@ -50,12 +50,7 @@ def container_stem(name: str) -> str:
 
 
 def list_container(
-    raw: Path,
-    container: str,
-    *,
-    deep: bool = False,
-    restarts_name: str = "",
-    gone: list[str] | None = None,
+    raw: Path, container: str, *, deep: bool = False, restarts_name: str = ""
 ) -> Listing:
     """List the images in a directory or archive; nothing is unpacked to disk.
 
@@ -64,15 +59,13 @@ def list_container(
         deep: whether a directory's sub-directories are searched as well.
         restarts_name: under which name `Listing.restarts` will be kept in the index. The images of
             a gzip archive refer to it.
-        gone: gets the images, relative to `raw`, that are links which lead nowhere; None: refuse
-            them.
 
     Raises:
         SourceError: it is unreadable, damaged, truncated, or no directory or archive.
     """
     status = _status(raw, container)
     if stat.S_ISDIR(status.st_mode):
-        return list_folder(raw, container, deep=deep, gone=gone)
+        return list_folder(raw, container, deep=deep)
     kind = container_kind(container)
     if kind is None or not stat.S_ISREG(status.st_mode):
         raise SourceError(

@@ -19,9 +19,7 @@ from dataprep.rows import Ignored
 from dataprep.system.messages import unreadable
 
 
-def list_folder(
-    raw: Path, folder: str, *, deep: bool = False, gone: list[str] | None = None
-) -> Listing:
+def list_folder(raw: Path, folder: str, *, deep: bool = False) -> Listing:
     """List the images in a directory.
 
     Symbolic links are the user's own arrangement of the tree and are followed, except those that
@@ -32,7 +30,6 @@ def list_folder(
         folder: the directory, relative to `raw`; empty for `raw` itself.
         deep: whether its sub-directories are searched as well, but for hidden and system ones;
             then images are sorted by path. Otherwise they are in no particular order.
-        gone: as for `list_container`.
 
     Raises:
         SourceError: a directory or a file in it cannot be read, or a link leads nowhere.
@@ -48,10 +45,7 @@ def list_folder(
             try:
                 status = entry.stat()
             except OSError as error:
-                if gone is None or not isinstance(error, FileNotFoundError):
-                    raise unreadable(container, error) from error
-                gone.append(container)
-                continue
+                raise unreadable(container, error) from error
             if stat.S_ISREG(status.st_mode):
                 size, modified = status.st_size, status.st_mtime_ns
                 seconds = int(status.st_mtime)

@@ -8,16 +8,14 @@ from pathlib import Path
 from typing import Final
 
 from dataprep.archives.containers import container_kind, container_stem
-from dataprep.datasets.base import Attribute, Found, ScanUnit
+from dataprep.datasets.base import Attribute, Found, ScanUnit, wanted_splits
 from dataprep.datasets.folder.options import FolderOptions
 from dataprep.datasets.lists import FORMATS
 from dataprep.datasets.raw_directory import Level, list_raw, open_level
 from dataprep.datasets.splits import SPLIT_FOLDERS, in_usual_order, split_of_folder
 from dataprep.errors import SourceError
 from dataprep.system.messages import counted, printable, some_of
-from dataprep.tables import Ignored, Unmatched
-
-Stray = Ignored | Unmatched
+from dataprep.tables import Ignored
 
 # ImageNet-22K is 21,841 class archives: a unit each would be that many small files of the index.
 _ENOUGH_UNITS: Final = 350
@@ -56,13 +54,13 @@ class ContainerUnit(ScanUnit):
         containers: at most 64, at least one.
         inside: the path below which an archive's images are taken; of folders it is part of the
             path already.
-        stray: what lay beside them; reported with the first unit. Images count for --max_bad.
+        stray: what lay beside them; reported with the first unit.
     """
 
     split: str
     containers: tuple[Container, ...]
     inside: str = ""
-    stray: tuple[Stray, ...] = ()
+    stray: tuple[Ignored, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,22 +109,24 @@ def containers_of(level: Level) -> list[Container]:
     ]
 
 
-def find_folders(raw: Path, options: FolderOptions) -> Found:
+def find_folders(raw: Path, options: FolderOptions, splits: Sequence[str] | None) -> Found:
     """The units of class folders and archives.
 
+    Args:
+        splits: of split folders, those to look into; None: all.
+
     Raises:
-        SourceError: there are none, or some contradict each other.
+        SourceError: there are none, some contradict each other, or an image lies beside them.
+        UsageError: there is no split folder of such a name.
     """
     top, inside = open_top(raw, options.inside)
-    stray, loose = _set_aside(top, options)
+    _require_classes(raw, top, options)
     names = [*top.folders, *top.archives]
-    if not names:
-        raise SourceError(loose[0]) if loose else _nothing(raw, top)
     if options.split_folders:
-        splits = {name: split_of_folder(container_stem(name)) for name in names}
-        if any(splits.values()):
-            _refuse_mixture(splits, options)
-            return _find_splits(raw, top, inside, options, splits)
+        split_of = {name: split_of_folder(container_stem(name)) for name in names}
+        if any(split_of.values()):
+            _refuse_mixture(split_of, options)
+            return _find_splits(raw, top, inside, options, split_of, splits)
         if len(top.folders) == len(names) == 1:
             level = open_level(raw, top.at(names[0]))
             stems = [container_stem(name) for name in (*level.folders, *level.archives)]
@@ -134,46 +134,40 @@ def find_folders(raw: Path, options: FolderOptions) -> Found:
     # Archives alone may have split folders in them. Beside class folders they have classes.
     split = options.split_name if top.folders and not options.cut else ""
     containers = containers_of(top)
-    units = make_units(split or "all", split, containers, inside, stray)
-    described = _describe(printable(top.path) or "images", containers, stray)
+    units = make_units(split or "all", split, containers, inside, top.others)
+    described = _describe(printable(top.path) or "images", containers, top.others)
     announced = options.cut.splits if options.cut else (split,) if split else None
     hint = options.hint if split else ()
-    return Found((described, *loose, *hint), tuple(units), announced, whole=True)
+    return Found((described, *hint), tuple(units), announced, whole=True)
 
 
 def _find_splits(
-    raw: Path, top: Level, inside: str, options: FolderOptions, splits: Mapping[str, str]
+    raw: Path,
+    top: Level,
+    inside: str,
+    options: FolderOptions,
+    split_of: Mapping[str, str],
+    asked: Sequence[str] | None,
 ) -> Found:
     units: list[ContainerUnit] = []
-    unlabelled: list[Stray] = []
-    stray, description = _set_aside(top, options)
-    for split in in_usual_order({*splits.values()}):
+    stray, description = top.others, []
+    wanted = wanted_splits(in_usual_order({*split_of.values()}), asked)
+    for split in wanted:
         containers: list[Container] = []
-        names = [name for name in splits if splits[name] == split]
+        names = [name for name in split_of if split_of[name] == split]
         for name in names:
             if name in top.archives:
                 containers.append(Container(top.at(name)))
                 continue
             level = open_level(raw, top.at(name))
-            if not (level.folders or level.archives or level.images):
-                raise _nothing(raw, level)
-            advice = f"; if {printable(name)} is a class, give --split_folders never"
-            aside, loose = _set_aside(level, options, advice, split)
-            stray += aside
-            description += loose
+            _require_classes(raw, level, options, name)
+            stray = [*stray, *level.others]
             containers += containers_of(level)
-        if containers:
-            place = ", ".join(printable(top.at(name)) for name in names)
-            description.append(_describe(f"{split}: {place}", containers, stray))
-            units += make_units(split, split, containers, inside, stray)
-        else:
-            unlabelled += stray
+        place = ", ".join(printable(top.at(name)) for name in names)
+        description.append(_describe(f"{split}: {place}", containers, stray))
+        units += make_units(split, split, containers, inside, stray)
         stray = []
-    if not units:
-        raise SourceError(description[0])
-    units[0] = replace(units[0], stray=(*units[0].stray, *unlabelled))
-    found = in_usual_order({unit.split for unit in units})
-    return Found(tuple(description), tuple(units), found, whole=True)
+    return Found(tuple(description), tuple(units), wanted, whole=True)
 
 
 def _refuse_mixture(splits: Mapping[str, str], options: FolderOptions) -> None:
@@ -206,22 +200,23 @@ def refuse_wrapped_splits(place: str, inside: str, names: Collection[str]) -> No
         )
 
 
-def _set_aside(
-    level: Level, options: FolderOptions, advice: str = "", split: str = ""
-) -> tuple[list[Stray], list[str]]:
-    """What is no class of a directory, and what to say of images that so have no class.
-
-    These belong to the data, so they count; a table that may have their labels is refused.
-    """
+def _require_classes(raw: Path, level: Level, options: FolderOptions, split: str = "") -> None:
+    """Refuse a directory that holds images which have no class, or nothing, or a table."""
     images = [level.at(name) for name in level.images]
     refuse_listing(level.path, level.others, options, images)
-    stray: list[Stray] = [*level.others]
-    stray += [Unmatched("unlisted", path, level.path, split) for path in images]
-    said = (
-        f"images outside a class folder: {some_of(images)}; expected class folders or --listing "
-        f"FILE; move them into their class folder{advice}"
-    )
-    return stray, [said] if images else []
+    if images:
+        advice = f"; if {printable(split)} is a class, give --split_folders never" if split else ""
+        raise SourceError(
+            f"images outside a class folder: {some_of(images)}; expected class folders or "
+            "--listing FILE; move them into their class folder, or away, or name the splits that "
+            f"have classes with --splits{advice}"
+        )
+    if not (level.folders or level.archives):
+        found = some_of([entry.name for entry in level.others]) or "nothing"
+        raise SourceError(
+            f"no images in {printable(str(raw / level.path))}: found {found}; expected {_EXPECTED};"
+            " check --raw and --inside"
+        )
 
 
 def refuse_listing(
@@ -248,7 +243,7 @@ def make_units(
     split: str,
     containers: Iterable[Container],
     inside: str = "",
-    stray: Sequence[Stray] = (),
+    stray: Sequence[Ignored] = (),
 ) -> list[ContainerUnit]:
     """Put containers, at least one, into about 350 units, or, if there are very many, 64 into each.
 
@@ -277,19 +272,10 @@ def make_units(
     ]
 
 
-def _nothing(raw: Path, level: Level) -> SourceError:
-    found = some_of([entry.name for entry in level.others]) or "nothing"
-    return SourceError(
-        f"no images in {printable(str(raw / level.path))}: found {found}; expected {_EXPECTED}; "
-        "check --raw and --inside"
-    )
-
-
-def _describe(place: str, containers: Sequence[Container], stray: Sequence[Stray]) -> str:
+def _describe(place: str, containers: Sequence[Container], stray: Sequence[Ignored]) -> str:
     folders = sum(bool(container.prefix) for container in containers)
     archives = len(containers) - folders
     kinds = [counted(folders, "class folder")] if folders else []
     kinds += [counted(archives, "archive") + ", read in place"] if archives else []
-    ignored = [entry.name for entry in stray if isinstance(entry, Ignored)]
-    ignoring = f", ignoring {some_of(ignored)}" if ignored else ""
+    ignoring = f", ignoring {some_of([entry.name for entry in stray])}" if stray else ""
     return f"{place} ({' and '.join(kinds)}){ignoring}"
