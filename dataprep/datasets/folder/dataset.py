@@ -10,8 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
-from dataprep.archives.containers import list_container, stat_fingerprint
-from dataprep.archives.directory import folder_fingerprint
+from dataprep.archives.containers import folder_fingerprint, list_container, stat_fingerprint
 from dataprep.archives.listing import below
 from dataprep.datasets.base import Attribute, Dataset, Found, Option, ScanUnit, wanted_splits
 from dataprep.datasets.folder.classes import (
