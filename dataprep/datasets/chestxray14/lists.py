@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from dataprep.datasets.chestxray14.options import FINDINGS, NO_FINDING
+from dataprep.datasets.chestxray14.options import FINDINGS, NO_FINDING, SIDE_LISTS
 from dataprep.datasets.lists import ListFile, read_lines
 from dataprep.datasets.splits import Cut
 from dataprep.errors import SourceError
@@ -159,10 +159,14 @@ class Lists:
     sides: tuple[Path, ...]
     boxes: Path | None
 
+    @property
+    def paths(self) -> tuple[Path | None, ...]:
+        """All of them, always as many."""
+        return (self.labels, *self.sides, self.boxes)
+
     def describe(self) -> str:
         """Their names, for the terminal."""
-        paths = (self.labels, *self.sides, self.boxes)
-        return f"lists: {', '.join(printable(path.name) for path in paths if path)}"
+        return f"lists: {', '.join(printable(path.name) for path in self.paths if path)}"
 
     def fingerprint(self) -> list[tuple[str, str] | None]:
         """What tells that one of them is another one: its name and the SHA-256 of its content.
@@ -171,10 +175,7 @@ class Lists:
             SourceError: one cannot be read.
         """
         try:
-            return [
-                (path.name, file_sha256(path)) if path else None
-                for path in (self.labels, *self.sides, self.boxes)
-            ]
+            return [(path.name, file_sha256(path)) if path else None for path in self.paths]
         except OSError as error:
             raise unreadable(str(error.filename), error) from error
 
@@ -188,26 +189,21 @@ def find_lists(raw: Path, options: Mapping[str, str], *, official: bool) -> List
     Raises:
         SourceError: a list that is needed is not there.
     """
-
-    def find(option: str, *names: str) -> Path | None:
-        there = (raw / name for name in names if (raw / name).exists())
-        return Path(options[option]) if option in options else next(there, None)
-
-    def need(option: str, *names: str) -> Path:
-        if found := find(option, *names):
-            return found
-        advice = f"copy it there, or name it with --{option}"
-        if option != "labels":
-            advice += ", or use --split random-by-patient"
-        raise SourceError(
-            f"no {' or '.join(names)} in {printable(str(raw))}; expected the list that comes with "
-            f"the images; {advice}"
-        )
-
-    labels = need("labels", *LABELS)
-    names = ("train_val_list", "test_list") if official else ()
-    sides = tuple(need(name, f"{name}.txt") for name in names)
-    return Lists(labels, sides, find("bbox_csv", "BBox_List_2017.csv"))
+    sides = {name: (f"{name}.txt",) for name in SIDE_LISTS if official}
+    found: dict[str, Path] = {}
+    for option, names in {"labels": LABELS, **sides, "bbox_csv": ("BBox_List_2017.csv",)}.items():
+        there = [raw / name for name in names if (raw / name).exists()]
+        if option in options:
+            found[option] = Path(options[option])
+        elif there:
+            found[option] = there[0]
+        elif option != "bbox_csv":
+            other = ", or use --split random-by-patient" if option in sides else ""
+            raise SourceError(
+                f"no {' or '.join(names)} in {printable(str(raw))}; expected the list that comes "
+                f"with the images; copy it there, or name it with --{option}{other}"
+            )
+    return Lists(found["labels"], tuple(found[name] for name in sides), found.get("bbox_csv"))
 
 
 def read_listed(lists: Lists, cut: Cut) -> tuple[pa.Table, Mapping[str, int]]:
