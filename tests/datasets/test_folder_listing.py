@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-import dataprep
 from dataprep.archives.listing import clean_path
 from dataprep.datasets.folder import listing as listing_module
 from dataprep.datasets.folder.dataset import Folder
@@ -118,15 +117,6 @@ def test_archives_and_folders_have_members(tmp_path):
     with (tmp_path / "raw/a.tar").open("rb") as file:
         file.seek(members[0]["offset"])
         assert file.read(1) == b"1"
-
-
-def test_an_image_that_is_there_twice_is_refused_with_its_places(tmp_path):
-    for name in "ab":
-        write_archive(tmp_path / f"raw/{name}.tar", {"x/1.jpg": b"1"})
-    listing = write_listing(tmp_path / "list.csv", [{"path": "x/1.jpg", "label": "x"}])
-
-    with pytest.raises(SourceError, match=r"name, x/1.jpg, in a.tar and b.tar; rename"):
-        dataprep.prepare("folder", raw=tmp_path / "raw", out=tmp_path / "out", listing=listing)
 
 
 def test_plain_lines_as_caffe_and_places_have_them(tmp_path, raw):
@@ -299,14 +289,6 @@ def test_listed_images_are_cut_as_found_ones_are(tmp_path_factory, images, group
     expected = groups.get(group_by, [row["key"] for row in found])
     assert [row["split"] for row in found] == [cut.split_of(group) for group in expected]
     assert [row["group"] for row in found] == groups.get(group_by, [None] * len(found))
-
-
-def test_groups_are_kept_for_checking_where_the_listing_tells_the_splits(tmp_path, raw):
-    rows = [{"path": "a/1.jpg", "label": "l", "split": "dev-2", "patient": 7}]
-    for suffix in ("jsonl", "parquet"):
-        listing = write_listing(tmp_path / f"list.{suffix}", rows)
-        (row,) = index(raw, listing, group_by="patient")["image"]
-        assert (row["split"], row["group"]) == ("dev-2", "7")
 
 
 @pytest.mark.parametrize(

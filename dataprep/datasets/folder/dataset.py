@@ -169,8 +169,7 @@ class Folder(Dataset):
         described = (
             f"listed in {listing.file.name} ({sized(listing.file.path.stat().st_size)}): {place}"
         )
-        hint = self._wanted.hint if splits else ()
-        return Found((described, *hint), units, splits, whole=True)
+        return Found((described,), units, splits, whole=True)
 
     def _scan_containers(self, raw: Path, unit: ContainerUnit) -> Scanned:
         known = self._known

@@ -137,8 +137,7 @@ def find_folders(raw: Path, options: FolderOptions, splits: Sequence[str] | None
     units = make_units(split or "all", split, containers, inside, top.others)
     described = _describe(printable(top.path) or "images", containers, top.others)
     announced = options.cut.splits if options.cut else (split,) if split else None
-    hint = options.hint if split else ()
-    return Found((described, *hint), tuple(units), announced, whole=True)
+    return Found((described,), tuple(units), announced, whole=True)
 
 
 def _find_splits(
