@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -19,6 +20,7 @@ from dataprep.datasets.raw_directory import leads_out
 from dataprep.errors import SourceError
 from dataprep.system.messages import printable, unreadable
 from dataprep.system.regular_files import open_regular, read_regular
+from dataprep.system.state_files import file_sha256
 from dataprep.tables.database import identifier, open_database, quoted
 
 FORMATS: Final = {
@@ -44,6 +46,7 @@ _READ_CSV: Final = (
     "read_csv({file}, auto_detect=false, hive_partitioning=false, header=true, delim='{delimiter}',"
     " quote='\"', escape='\"', nullstr='\x01', columns={{{columns}}}{more})"
 )
+_NUMBERED: Final = re.compile(r"[^\t]*[ \t][0-9]+[ \r]*", re.ASCII)
 _RAGGED: Final = ", strict_mode=false, null_padding=true, parallel=false"
 
 
@@ -229,6 +232,52 @@ def read_lines(path: Path) -> dict[int, str]:
     except OSError as error:
         raise unreadable(str(path), error) from error
     return {number: line for number, line in enumerate(text.split("\n"), 1) if line.strip()}
+
+
+@dataclass(frozen=True, slots=True)
+class ClassList:
+    """The classes of a data set, in the order of their labels.
+
+    Attributes:
+        place: what messages call the list.
+        classes: (identifier, name), by 0-based index.
+        indices: the index of each identifier.
+        sha256: of the file.
+    """
+
+    place: str
+    classes: tuple[tuple[str, str], ...]
+    indices: dict[str, int]
+    sha256: str
+
+
+def load_class_list(path: Path) -> ClassList:
+    """Read a list of classes: one a line, in the order of the labels; after a tab may be its name.
+
+    Raises:
+        SourceError: it is unreadable, empty or not UTF-8, names a class twice, or numbers them.
+    """
+    place, lines = printable(str(path)), read_lines(path)
+    if not lines:
+        raise SourceError(f"{place} is empty; expected one class a line")
+    # Of `/a/airfield 0` the number would be taken for part of the class or for its name.
+    if all(map(_NUMBERED.fullmatch, lines.values())):
+        raise SourceError(
+            f"{place}: a number ends every line; expected classes in the order of their labels; "
+            "sort the lines by it and take it away, or put a TAB behind it if it is part of a class"
+        )
+    classes: dict[str, str] = {}
+    for number, line in lines.items():
+        identifier, _, name = line.partition("\t")
+        identifier = identifier.strip().strip("/")
+        if identifier in classes:
+            raise SourceError(
+                f"{place}, line {number}: class {printable(identifier)} is there already; "
+                "expected each class once; remove one of them"
+            )
+        classes[identifier] = name.strip() or identifier
+    indices = {identifier: index for index, identifier in enumerate(classes)}
+    return ClassList(place, tuple(classes.items()), indices, file_sha256(path))
 
 
 def _not_utf8(place: str) -> SourceError:

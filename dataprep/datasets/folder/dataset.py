@@ -13,22 +13,18 @@ from typing import TYPE_CHECKING, ClassVar, Final, Literal
 from dataprep.archives.containers import folder_fingerprint, list_container, stat_fingerprint
 from dataprep.archives.listing import below
 from dataprep.datasets.base import Attribute, Dataset, Found, Option, ScanUnit, wanted_splits
-from dataprep.datasets.folder.classes import (
-    ClassList,
-    label_images,
-    load_class_list,
-    numbers_in_order,
-)
 from dataprep.datasets.folder.layout import (
     ContainerUnit,
     ListingUnit,
     containers_of,
     find_folders,
+    label_images,
     make_units,
     open_top,
     refuse_listing,
 )
 from dataprep.datasets.folder.options import OPTIONS, parse_options
+from dataprep.datasets.lists import ClassList, load_class_list
 from dataprep.errors import UsageError
 from dataprep.system.messages import counted, printable, sized, unreadable
 from dataprep.system.state_files import file_sha256
@@ -83,8 +79,11 @@ class Folder(Dataset):
         return None if self._known is None else self._known.classes
 
     def order_classes(self, found: Iterable[str]) -> Sequence[tuple[str, str]]:
-        """By name; by value if all are whole numbers, so that these stay the labels they were."""
-        return [(name, name) for name in numbers_in_order(found)]
+        """By name; by value if all are whole numbers, so that 10 comes after 9."""
+        names = sorted(found)
+        if all(name.isascii() and name.isdecimal() for name in names):
+            names.sort(key=int)
+        return [(name, name) for name in names]
 
     def find(self, raw: Path, splits: Sequence[str] | None) -> Found:
         """Detect what there is from the listings of the top two levels; no archive is opened.

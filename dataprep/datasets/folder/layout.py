@@ -1,21 +1,25 @@
-"""Finds class folders and archives: directory listings of the top two levels, no archive opened."""
+"""Finds class folders and archives, and tells which class and split an image in them has.
+
+To find them, the top two levels of directories are listed, and no archive is opened.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from dataprep.archives.containers import container_kind, container_stem
+from dataprep.archives.listing import StoredImage, folder_of
 from dataprep.datasets.base import Attribute, Found, ScanUnit, wanted_splits
 from dataprep.datasets.folder.options import FolderOptions
-from dataprep.datasets.lists import FORMATS
+from dataprep.datasets.lists import FORMATS, ClassList
 from dataprep.datasets.raw_directory import Level, list_raw, open_level
 from dataprep.datasets.splits import SPLIT_FOLDERS, in_usual_order, split_of_folder
 from dataprep.errors import SourceError
 from dataprep.system.messages import counted, printable, some_of
-from dataprep.tables import Ignored
+from dataprep.tables import Ignored, Row
 
 # ImageNet-22K is 21,841 class archives: a unit each would be that many small files of the index.
 _ENOUGH_UNITS: Final = 350
@@ -278,3 +282,99 @@ def _describe(place: str, containers: Sequence[Container], stray: Sequence[Ignor
     kinds += [counted(archives, "archive") + ", read in place"] if archives else []
     ignoring = f", ignoring {some_of([entry.name for entry in stray])}" if stray else ""
     return f"{place} ({' and '.join(kinds)}){ignoring}"
+
+
+def label_images(
+    container: Container,
+    split: str,
+    placed: Sequence[tuple[str, StoredImage]],
+    options: FolderOptions,
+    numbers: dict[str, int],
+    known: ClassList | None,
+) -> Iterator[tuple[str, Row]]:
+    """The split and the row of each image of a container.
+
+    The folders below the split tell the class. An archive's images that lie in no folder have the
+    archive's name as their class. Folders in an archive are splits only if every image is in one
+    that is named so, with a class folder below.
+
+    Args:
+        split: the split of all its images; empty if folders in the archive may tell.
+        placed: images by their path below where everything starts.
+        numbers: the number of each class; gets those that are new.
+        known: the only classes there may be; None if any may.
+
+    Raises:
+        SourceError: images lie partly in folders and partly not, in no class folder, in split
+            folders that contradict what else is known, or have an unknown class.
+    """
+    paths = [path for path, _ in placed]
+    wrapped = False
+    if paths and not container.prefix:
+        paths = _with_stem(container, paths)
+        wrapped = options.split_folders and _has_split_folders(container, split, paths, options)
+    unknown: set[str] = set()
+    for path, (_, image) in zip(paths, placed, strict=True):
+        top, _, rest = path.partition("/")
+        key = rest if wrapped else path
+        label = folder_of(key) if options.class_from == "path" else key.partition("/")[0]
+        if known is not None and label not in known.indices:
+            unknown.add(label)
+            continue
+        own = split_of_folder(top) if wrapped else split or options.split_name
+        group = folder_of(key) if options.group_by == "folder" else ""
+        if options.cut:
+            own = options.cut.split_of(group or key)
+        yield own, image.row(key, (numbers.setdefault(label, len(numbers)),), group=group)
+    if unknown and known is not None:
+        raise SourceError(
+            f"unknown class in {printable(container.path)}: {some_of(unknown)}; expected those of "
+            f"{known.place}; add what is missing there, or move it out of the raw directory"
+        )
+
+
+def _with_stem(container: Container, paths: list[str]) -> list[str]:
+    """The paths of an archive's images; of a class archive with its class before them."""
+    loose = [path for path in paths if "/" not in path]
+    if not loose:
+        return paths
+    if len(loose) < len(paths) or not container.stem:
+        raise SourceError(
+            f"images outside a class folder in {printable(container.path)}: {some_of(loose)}; "
+            "expected all its images in class folders, or, in an archive of one class, none; "
+            "make the archive again, or give --listing FILE"
+        )
+    return [f"{container.stem}/{path}" for path in paths]
+
+
+def _has_split_folders(
+    container: Container, split: str, paths: Sequence[str], options: FolderOptions
+) -> bool:
+    """Whether the first folder of every path is a split's, with a class folder below.
+
+    The split is often known already: ``train.tar`` may hold ``train/airfield/x.jpg``.
+    """
+    tops = {path.partition("/")[0] for path in paths}
+    splits = set(map(split_of_folder, tops))
+    depth = min(path.count("/") for path in paths)
+    if splits == {""}:
+        if not split and len(tops) == 1 and depth > 2:
+            folder = "/".join(filter(None, (options.inside, *tops)))
+            refuse_wrapped_splits(container.path, folder, {path.split("/")[1] for path in paths})
+        return False
+    mixed = "" in splits or depth < 2
+    if split and mixed:
+        return False  # all of them are classes
+    if mixed or (split and splits != {split}):
+        raise SourceError(
+            f"{printable(container.path)} has images in {some_of(tops)}, some of which could be "
+            f"splits ({SPLIT_FOLDERS}); expected all in <split>/<class>/"
+            f"{f', where the split is {split}' if split else ''}; make the archive again, or give "
+            "--split_folders never if they are classes"
+        )
+    if options.cut:
+        raise SourceError(
+            f"--fractions, but {printable(container.path)} has split folders: {some_of(tops)}; "
+            "expected one of the two; leave --fractions out, or name one of them with --inside"
+        )
+    return True

@@ -22,9 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dataprep.datasets.base import Attribute, refuse_reserved
-from dataprep.datasets.folder.classes import ClassList
 from dataprep.datasets.folder.options import FolderOptions
-from dataprep.datasets.lists import FORMATS, ListFile
+from dataprep.datasets.lists import FORMATS, ClassList, ListFile
 from dataprep.datasets.splits import split_name
 from dataprep.errors import SourceError
 from dataprep.system.messages import printable, some_of, unreadable
