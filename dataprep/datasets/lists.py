@@ -41,11 +41,6 @@ _READ_LINES: Final = (  # no byte of a line but its end means anything
     "hive_partitioning=false, header=false, strict_mode=false, delim='\x01', quote='', escape='', "
     "columns={{'line': 'VARCHAR'}}))"
 )
-# An empty cell is empty text; null is only what a row does not have.
-_READ_CSV: Final = (
-    "read_csv({file}, auto_detect=false, hive_partitioning=false, header=true, delim='{delimiter}',"
-    " quote='\"', escape='\"', nullstr='\x01', columns={{{columns}}}{more})"
-)
 _NUMBERED: Final = re.compile(r"[^\t]*[ \t][0-9]+[ \r]*", re.ASCII)
 _RAGGED: Final = ", strict_mode=false, null_padding=true, parallel=false"
 
@@ -126,20 +121,21 @@ class ListFile:
             places = [parts.format(1), parts.format(2)]
         else:  # their own names may be any text, and the same twice
             places = [f"c{place}" for place in range(len(self.columns))]
-        source, blank = _READ_LINES.format(file=self._file), "trim(line, ' ' || chr(9)) = ''"
-        if self.form == "jsonl":
-            source = f"(select line, try_cast(line as json) as object from {source})"
-        elif self.form == "parquet":
-            source, blank = f"{self._parquet} as given({', '.join(places)})", "false"
+        blank = "false"
+        if self.form == "parquet":
+            source = f"{self._parquet} as given({', '.join(places)})"
         elif self.form in _DELIMITERS:
             columns = ", ".join(f"'{place}': 'VARCHAR'" for place in places)
-            delimiter = _DELIMITERS[self.form]
-            source, blank = (
-                _READ_CSV.format(
-                    file=self._file, delimiter=delimiter, columns=columns, more=self._more
-                ),
-                "false",
+            # An empty cell is empty text; null is only what a row does not have.
+            source = (
+                f"read_csv({self._file}, auto_detect=false, hive_partitioning=false, header=true, "
+                f"delim='{_DELIMITERS[self.form]}', quote='\"', escape='\"', nullstr='\x01', "
+                f"columns={{{columns}}}{self._more})"
             )
+        else:
+            blank, source = "trim(line, ' ' || chr(9)) = ''", _READ_LINES.format(file=self._file)
+            if self.form == "jsonl":
+                source = f"(select line, try_cast(line as json) as object from {source})"
         named, values = [f"{blank} as blank"], dict[str, object]()
         for number, (name, column) in enumerate(wanted.items()):
             cell = places[self.columns.index(column)] if column in self.columns else "null::varchar"
