@@ -179,7 +179,7 @@ class ListFile:
                 place = f"{self.name}, line {line[1]}"
                 # Not the line itself, which may be anybody's: the last before the advice.
                 reason = text.partition("\nPossible")[0].rstrip().rpartition("\n")[2]
-            if "utf-8" in reason:
+            if "not utf-8 encoded" in reason:
                 raise _not_utf8(place) from error
             if "state machine" in reason:
                 reason = "lines end in different ways; expected LF or CR LF throughout"
