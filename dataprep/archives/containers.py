@@ -1,22 +1,23 @@
-"""Lists what images lie in: directories, and archives that are read in place."""
+"""Lists what images lie in: directories, with or without those below, and archives, in place."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from gzip import BadGzipFile
 from pathlib import Path
 from typing import Final, Literal
 
-from dataprep.archives.directory import list_folder
 from dataprep.archives.listing import (
     Listing,
     StoredImage,
     basename,
     clean_path,
     in_clutter,
+    is_clutter_folder,
     is_image_name,
     refusal,
 )
@@ -50,12 +51,7 @@ def container_stem(name: str) -> str:
 
 
 def list_container(
-    raw: Path,
-    container: str,
-    *,
-    deep: bool = False,
-    restarts_name: str = "",
-    gone: list[str] | None = None,
+    raw: Path, container: str, *, deep: bool = False, restarts_name: str = ""
 ) -> Listing:
     """List the images in a directory or archive; nothing is unpacked to disk.
 
@@ -64,15 +60,13 @@ def list_container(
         deep: whether a directory's sub-directories are searched as well.
         restarts_name: under which name `Listing.restarts` will be kept in the index. The images of
             a gzip archive refer to it.
-        gone: gets the images, relative to `raw`, that are links which lead nowhere; None: refuse
-            them.
 
     Raises:
         SourceError: it is unreadable, damaged, truncated, or no directory or archive.
     """
     status = _status(raw, container)
     if stat.S_ISDIR(status.st_mode):
-        return list_folder(raw, container, deep=deep, gone=gone)
+        return _list_folder(raw, container, deep=deep)
     kind = container_kind(container)
     if kind is None or not stat.S_ISREG(status.st_mode):
         raise SourceError(
@@ -97,6 +91,25 @@ def list_archive(raw: Path, archive: Archive) -> Listing:
         SourceError: the archive is unreadable, damaged or truncated.
     """
     return _listing(members(raw, archive), archive, _status(raw, archive.container).st_mtime_ns)
+
+
+def folder_fingerprint(raw: Path, folder: str) -> str:
+    """A hash of the name, size and modification time of every directory that is searched.
+
+    An image that is added, removed or renamed anywhere below is noticed. It costs one listing and
+    one stat a directory; no file's status is asked for.
+
+    Raises:
+        SourceError: one of the directories is gone or cannot be read.
+    """
+    seen = []
+    for place, *_ in _search(raw, folder, deep=True):
+        try:
+            status = (raw / place).stat()
+        except OSError as error:
+            raise unreadable(place, error) from error
+        seen.append(f"{place}\0{status.st_size}\0{status.st_mtime_ns}\0")
+    return hashlib.sha256("".join(sorted(seen)).encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def stat_fingerprint(raw: Path, container: str) -> list[int]:
@@ -168,3 +181,77 @@ def _path_of(member_name: str) -> tuple[str, str]:
     if in_clutter(path):
         return path, "in a hidden or system folder"
     return path, refusal(basename(path))
+
+
+def _list_folder(raw: Path, folder: str, *, deep: bool = False) -> Listing:
+    """List the images in a directory; those of a deep search are sorted by path.
+
+    Symbolic links are the user's own arrangement of the tree and are followed, except those that
+    lead back to a directory they are in. A link that leads nowhere is refused.
+    """
+    images: list[StoredImage] = []
+    ignored: list[Ignored] = []
+    for place, files, left_out in _search(raw, folder, deep=deep):
+        above = _joined(place[len(folder) :].lstrip("/"), "")
+        ignored += [Ignored(folder, above + name, reason) for name, reason in left_out]
+        # Files are looked up in directory order: parallel file systems prefetch in that order.
+        for entry in files:
+            container = _joined(place, entry.name)
+            try:
+                status = entry.stat()
+            except OSError as error:
+                raise unreadable(container, error) from error
+            if stat.S_ISREG(status.st_mode):
+                size, modified = status.st_size, status.st_mtime_ns
+                seconds = int(status.st_mtime)
+                image = StoredImage(above + entry.name, container, 0, size, seconds, (), modified)
+                images.append(image)
+            else:
+                ignored.append(Ignored(folder, above + entry.name, "not a regular file"))
+    if deep:
+        images.sort(key=lambda image: image.path)
+        ignored.sort(key=lambda entry: entry.name)
+    if not images and not ignored:
+        ignored.append(Ignored(folder, "", "empty class folder"))
+    return Listing(images, ignored)
+
+
+def _search(
+    raw: Path, folder: str, *, deep: bool
+) -> Iterator[tuple[str, list[os.DirEntry[str]], list[tuple[str, str]]]]:
+    """Each directory that is searched: its path, files named like images, and why not the rest."""
+    waiting = [folder]
+    while waiting:
+        place = waiting.pop()
+        files, left_out = [], []
+        try:
+            with os.scandir(raw / place) as entries:
+                for entry in entries:
+                    # Asked of the listing alone, but for links that are not named like images.
+                    follow = deep and entry.is_symlink() and not is_image_name(entry.name)
+                    if not entry.is_dir(follow_symlinks=follow):
+                        reason = refusal(entry.name)
+                        files += [] if reason else [entry]
+                    elif not deep:
+                        reason = "folder, not searched for images"
+                    elif is_clutter_folder(entry.name):
+                        reason = "hidden or system folder, not searched for images"
+                    elif follow and _leads_back(entry, raw / place):
+                        reason = "symbolic link to a folder that it is in"
+                    else:
+                        reason = ""
+                        waiting.append(_joined(place, entry.name))
+                    left_out += [(entry.name, reason)] if reason else []
+        except OSError as error:
+            raise unreadable(place, error) from error
+        yield place, files, left_out
+
+
+def _leads_back(link: os.DirEntry[str], place: Path) -> bool:
+    """Whether a link is to a directory on the way to the one that it is in."""
+    above = (place, *place.absolute().parents)
+    return any(os.path.samestat(link.stat(), each.stat()) for each in above)
+
+
+def _joined(above: str, name: str) -> str:
+    return f"{above}/{name}" if above else name

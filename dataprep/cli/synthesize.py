@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dataprep.api.parameters import choice, flag, number
+from dataprep.api.parameters import number
 from dataprep.cli.output import say
 from dataprep.system.messages import counted, sized
 
@@ -53,15 +53,6 @@ def _directory() -> click.Argument:
     return click.Argument(["directory"], type=click.Path(path_type=Path))
 
 
-_SEED = number("seed", "N", "Another seed, other pictures.", least=0, default=0)
-_VALIDATION = "The first so many of the 50,000 validation images, with their official classes."
-_TREE = "The original archives, or the same unpacked into train/ and validation/."
-_FORMS = (
-    "The published archives, the same as tars or zips, unpacked into images_0NN/images/, or all in "
-    "one images/."
-)
-_DEFECTS = "Truncate one image, leave out another, and add one that is not listed."
-
 command = click.Group(
     "synthesize",
     help="Write made-up raw data in the layout of a real data set.",
@@ -70,12 +61,8 @@ command = click.Group(
             "imagenet",
             params=[
                 _directory(),
-                choice("layout", ["tar", "tree"], "tar", _TREE),
                 number("classes", "N", "Classes, of the 1000 official ones.", default=10),
                 number("images_per_class", "N", "Training images in each class.", default=30),
-                number("validation_images", "N", _VALIDATION, least=0, default=50),
-                flag("defects", "Add four damaged training images."),
-                _SEED,
             ],
             callback=_imagenet,
             help=_imagenet.__doc__,
@@ -84,12 +71,8 @@ command = click.Group(
             "chestxray14",
             params=[
                 _directory(),
-                choice("layout", ["tar.gz", "tar", "zip", "folders", "flat"], "tar.gz", _FORMS),
                 number("patients", "N", "With 3.6 images each in the mean.", default=60),
-                number("archives", "N", "Number of archives.", default=12),
                 number("size", "PIXELS", "Pixels a side; the original has 1024.", default=256),
-                flag("defects", _DEFECTS),
-                _SEED,
             ],
             callback=_chestxray14,
             help=_chestxray14.__doc__,

@@ -1,7 +1,7 @@
 """A made-up ChestX-ray14: official layout, names, labels and lists, radiograph-like pictures.
 
 Frequencies and forms are those of Data_Entry_2017_v2020.csv. A patient is a function of the
-seed and the number, so that a larger set contains a smaller one.
+number, so that a larger set contains a smaller one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from dataprep.errors import UsageError
 from dataprep.synthesize.files import (
     NamedFile,
     Written,
@@ -104,7 +103,6 @@ def synthesize_chestxray14(
     layout: ChestXray14Layout = "tar.gz",
     size: int = 256,
     defects: bool = False,
-    seed: int = 0,
 ) -> Written:
     """Write a made-up ChestX-ray14; equal arguments give equal bytes.
 
@@ -116,29 +114,25 @@ def synthesize_chestxray14(
             unpacked there, ``flat`` as one folder.
         size: pixels a side; the original has 1024.
         defects: truncate one image, leave out another, and add one that is not listed.
-        seed: decides on everything that is made up.
 
     Raises:
-        UsageError: a number is impossible, or there are too few images for the defects.
+        UsageError: a number is impossible.
         DatasetError: the directory holds something, or cannot be written.
     """
     require("patients", patients, LEAST_PATIENTS, MOST_PATIENTS)
-    require("archives", archives, 1, 999)
     require("size", size, 8, 4096)
-    labels, listed = made_up_labels(patients, seed)
-    if defects and len(listed) <= max(_DEFECTS):
-        raise UsageError(f"--defects: {len(listed)} images are too few; take more patients")
-    train_val, test = made_up_lists([name for name, _ in listed], seed)
+    labels, listed = made_up_labels(patients)
+    train_val, test = made_up_lists([name for name, _ in listed])
     documents = {
         LABELS: labels,
         TRAIN_VAL_LIST: "\n".join(train_val),
         TEST_LIST: "\n".join(test),
-        BOX_LIST: made_up_boxes(listed, seed),
+        BOX_LIST: made_up_boxes(listed),
     }
     special, sizes = _special(listed, defects=defects), list[int]()
     images = [image for image in listed if special.get(image[0]) != "missing"]
     images += [(name, "No Finding") for name, kind in special.items() if kind == "unlisted"]
-    contents = drawn(partial(_encoded, size, seed, special), images, sizes)
+    contents = drawn(partial(_encoded, size, special), images, sizes)
     files = ((name, content) for (name, _), content in zip(images, contents, strict=True))
     count = min(archives, len(images))
     with writing_to(directory), closing(contents):
@@ -147,10 +141,10 @@ def synthesize_chestxray14(
         for number in range(1, count + 1):
             own = len(images) * number // count - len(images) * (number - 1) // count
             write_archive(directory, layout, number, islice(files, own))
-    return Written(len(images), sum(sizes), {**special})
+    return Written(len(images), sum(sizes))
 
 
-def made_up_labels(patients: int, seed: int) -> tuple[str, list[tuple[str, str]]]:
+def made_up_labels(patients: int) -> tuple[str, list[tuple[str, str]]]:
     """Make up a label CSV of so many patients, at least three.
 
     They are numbered from 1, as in the original; of a few, the last is the first whom ``dataprep
@@ -161,7 +155,7 @@ def made_up_labels(patients: int, seed: int) -> tuple[str, list[tuple[str, str]]
     """
     lines, images = [_HEADER], []
     for patient in (*range(1, patients), max(patients, _VALIDATION_PATIENT)):
-        rng = random.Random(keyed_seed(seed, "patient", patient))  # noqa: S311 - no secret
+        rng = random.Random(keyed_seed(0, "patient", patient))  # noqa: S311 - no secret
         gender = "M" if rng.random() < 0.565 else "F"
         for rank, (suffix, findings, age, view) in enumerate(_visits(rng, patient)):
             name = f"{patient:08d}_{suffix:03d}.png"
@@ -186,7 +180,7 @@ def _visits(rng: random.Random, patient: int) -> Iterator[tuple[int, str, int, s
         age = min(age + (rng.random() < 0.2), 95)
 
 
-def made_up_lists(names: Iterable[str], seed: int) -> tuple[list[str], list[str]]:
+def made_up_lists(names: Iterable[str]) -> tuple[list[str], list[str]]:
     """Cut images into the official list for training and validation, and that for the test.
 
     Patients are in one of them only. Somewhat more than 23 % of the images are for the test, but
@@ -194,7 +188,7 @@ def made_up_lists(names: Iterable[str], seed: int) -> tuple[list[str], list[str]
     """
     sizes = Counter(map(_patient, names))
     wanted, test = sum(sizes.values()) * _TEST_SHARE, set[int]()
-    for patient in sorted(sizes, key=lambda patient: keyed_seed(seed, "list", f"{patient:08d}")):
+    for patient in sorted(sizes, key=lambda patient: keyed_seed(0, "list", f"{patient:08d}")):
         if wanted > 0 and patient not in (1, _VALIDATION_PATIENT):
             test.add(patient)
             wanted -= sizes[patient]
@@ -208,7 +202,7 @@ def _patient(name: str) -> int:
     return int(name.partition("_")[0])
 
 
-def made_up_boxes(images: Iterable[tuple[str, str]], seed: int) -> str:
+def made_up_boxes(images: Iterable[tuple[str, str]]) -> str:
     """Make up a box list, around the shadows that the pictures show.
 
     Of the images with a finding that can have a box, every fourth gets its boxes, and the first of
@@ -221,7 +215,7 @@ def made_up_boxes(images: Iterable[tuple[str, str]], seed: int) -> str:
         if number % _BOXED_EVERY == 0 or not seen.issuperset(tokens):
             seen.update(tokens)
             for token in tokens:
-                box = lesion_box(_picture_seed(seed, name), token)
+                box = lesion_box(_picture_seed(name), token)
                 edges = ",".join(f"{edge * _BOX_GRID:.15g}" for edge in box)
                 lines.append(f"{name},{_BOXED[token]},{edges}")
     return "".join(f"{line}\n" for line in lines)
@@ -238,16 +232,16 @@ def _special(listed: list[tuple[str, str]], *, defects: bool) -> dict[str, Speci
     return special
 
 
-def _picture_seed(seed: int, name: str) -> int:
-    return keyed_seed(seed, "radiograph", name)
+def _picture_seed(name: str) -> int:
+    return keyed_seed(0, "radiograph", name)
 
 
-def _encoded(size: int, seed: int, special: Mapping[str, Special], image: tuple[str, str]) -> bytes:
+def _encoded(size: int, special: Mapping[str, Special], image: tuple[str, str]) -> bytes:
     """Make one image file; runs in several threads."""
     name, findings = image
     shown = [finding for finding in findings.split("|") if finding != "No Finding"]
     kind = special.get(name)
-    encoded = saved(_picture(radiograph(_picture_seed(seed, name), size, shown), kind), "PNG")
+    encoded = saved(_picture(radiograph(_picture_seed(name), size, shown), kind), "PNG")
     return spoil(encoded, "truncated") if kind == "truncated" else encoded
 
 

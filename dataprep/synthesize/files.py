@@ -34,11 +34,10 @@ _HTML = b"<!DOCTYPE html>\n<html><body><h1>404 Not Found</h1></body></html>\n"
 
 @dataclass(frozen=True)
 class Written:
-    """What was written: how many image files, their bytes, and kinds of special ones by name."""
+    """What was written: how many image files, and their bytes."""
 
     images: int
     image_bytes: int
-    special: dict[str, str]
 
 
 def keyed_seed(*key: str | int) -> int:

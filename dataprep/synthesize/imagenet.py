@@ -1,7 +1,7 @@
 """A made-up ImageNet: official layout, names and classes, photograph-like pictures.
 
-An image is a function of its name, its kind and the seed, so that a larger set differs from a
-smaller one in what is added, and both layouts hold the same bytes.
+An image is a function of its name and its kind, so that a larger set differs from a smaller one in
+what is added, and both layouts hold the same bytes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from itertools import groupby, islice
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -87,7 +86,6 @@ def synthesize_imagenet(
     validation_images: int = 50,
     layout: Layout = "tar",
     defects: bool = False,
-    seed: int = 0,
 ) -> Written:
     """Write a made-up ImageNet; equal arguments give equal bytes.
 
@@ -98,7 +96,6 @@ def synthesize_imagenet(
         validation_images: the first so many, each with its official class.
         layout: ``tar`` as downloaded, ``tree`` as unpacked.
         defects: add damaged training images, one of each kind.
-        seed: another one gives other pictures under the same names.
 
     Raises:
         UsageError: a number is outside what ImageNet has.
@@ -107,17 +104,12 @@ def synthesize_imagenet(
     training = plan_training(classes, images_per_class, defects=defects)
     validation = plan_validation(validation_images)
     images, sizes = [*validation, *training], list[int]()
-    contents = drawn(partial(_encoded, seed), images, sizes)
+    contents = drawn(_encoded, images, sizes)
     files = ((image.name, content) for image, content in zip(images, contents, strict=True))
     with writing_to(directory), closing(contents):
         write = _write_tars if layout == "tar" else _write_tree
         write(directory, islice(files, len(validation)), _by_class(training, files))
-    special = {
-        f"{image.synset}/{image.name}": str(image.kind)
-        for image in training
-        if image.kind not in ("rgb", "grey")
-    }
-    return Written(len(images), sum(sizes), special)
+    return Written(len(images), sum(sizes))
 
 
 def plan_training(classes: int, images_per_class: int, *, defects: bool) -> list[PlannedImage]:
@@ -145,16 +137,10 @@ def plan_training(classes: int, images_per_class: int, *, defects: bool) -> list
 
 
 def plan_validation(number: int) -> list[PlannedImage]:
-    """The first so many of the 50,000 validation images, with their official classes.
-
-    Raises:
-        UsageError: there are not so many.
-    """
-    synsets = imagenet_validation_synsets()
-    require("validation_images", number, 1, len(synsets))
+    """The first so many of the 50,000 validation images, with their official classes."""
     return [
         PlannedImage(synset, f"ILSVRC2012_val_{position + 1:08d}.JPEG", _colour(position))
-        for position, synset in enumerate(synsets[:number])
+        for position, synset in enumerate(imagenet_validation_synsets()[:number])
     ]
 
 
@@ -172,10 +158,10 @@ def _training_name(synset: str, index: int) -> str:
     return f"{synset}_{10 * index + gap}.JPEG"
 
 
-def _encoded(seed: int, image: PlannedImage) -> bytes:
+def _encoded(image: PlannedImage) -> bytes:
     """Make one image file; runs in several threads."""
-    own = keyed_seed(seed, "image", image.name)
-    hue = keyed_seed(seed, "class", image.synset) / 2**128 * math.tau
+    own = keyed_seed(0, "image", image.name)
+    hue = keyed_seed(0, "class", image.synset) / 2**128 * math.tau
     encoded = encode(photograph(own, hue), image.kind, own)
     return spoil(encoded, image.kind) if image.kind in DEFECTS else encoded
 
@@ -202,10 +188,8 @@ def _by_class(images: Iterable[PlannedImage], files: Iterator[NamedFile]) -> Cla
 
 
 def _write_tree(directory: Path, validation: Iterable[NamedFile], training: Classes) -> None:
-    """Write ``train/<synset>/*``, ``validation/*`` and the labels of all 50,000 official ones."""
+    """Write ``train/<synset>/*`` and ``validation/*``."""
     write_folder(directory / "validation", validation)
-    labels = "".join(f"{synset}\n" for synset in imagenet_validation_synsets())
-    (directory / "synset_labels.txt").write_text(labels, encoding="ascii")
     for synset, files in training:
         write_folder(directory / "train" / synset, files)
 

@@ -120,13 +120,6 @@ def test_a_folder_is_only_searched_below_if_asked(raw):
     ]
 
 
-def test_the_raw_directory_itself_may_be_listed(raw):
-    raw.write("b/a.png", b"x")
-    assert [(image.path, image.container) for image in list_container(raw.path, "").images] == []
-    found = list_container(raw.path, "", deep=True)
-    assert [(image.path, image.container) for image in found.images] == [("b/a.png", "b/a.png")]
-
-
 def test_linked_folders_are_followed_but_not_in_circles(raw):
     raw.write("elsewhere/one.png", b"1")
     raw.write("a/inner/two.png", b"2")

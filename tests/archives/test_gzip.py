@@ -94,22 +94,6 @@ def test_any_part_is_read_as_it_was(described, draw):
             os.close(descriptor)
 
 
-def test_points_lie_at_every_bit_and_with_and_without_a_window(tmp_path):
-    data = content(1, 4_000_000)
-    halves = (data[:2_000_000], data[2_000_000:])
-    packed = b"".join(compressed(half, 2, 6, zlib.Z_DEFAULT_STRATEGY, 8) for half in halves)
-    descriptor, restarts = restarts_of(tmp_path, packed, len(data))
-    try:
-        points = restarts._points
-        assert set(points["bits"].tolist()) == set(range(8))
-        assert set(points["window"].tolist()) == {0, 1}
-        assert len(points) > 30
-        for start in points["unpacked"].tolist():
-            assert restarts.read(descriptor, start, 5000) == data[start : start + 5000]
-    finally:
-        os.close(descriptor)
-
-
 IMAGES = [(f"images/{number:03}.png", content(number, 90_000)) for number in range(60)]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dataprep.archives import reading
-from dataprep.datasets import ImageNet, close_archives, read_image
+from dataprep.datasets import close_archives, read_image
 from dataprep.errors import ImageError, SourceError
 from dataprep.images.recipe import MAX_IMAGE_BYTES
 from dataprep.tables import Row
@@ -50,11 +50,6 @@ def test_a_shorter_or_vanished_archive_is_noticed(raw):
         read_image(raw.path, row)
 
 
-def test_an_empty_file_is_read_as_one(raw):
-    raw.write("train/n01440764/a.JPEG", b"")
-    assert read_image(raw.path, first_row(raw)) == b""
-
-
 def test_a_new_search_sees_a_replaced_archive(raw):
     raw.train_archive()
     read_image(raw.path, first_row(raw))
@@ -80,26 +75,6 @@ def test_threads_share_a_bounded_number_of_open_archives(raw):
     assert before + 32 < open_files() <= before + reading._MOST_OPEN_ARCHIVES + 8
     close_archives()
     assert open_files() <= before + 8
-
-
-def fingerprints(raw):
-    found = ImageNet().find(raw.path, None)
-    return [ImageNet().fingerprint(raw.path, unit) for unit in found.units]
-
-
-@pytest.mark.parametrize("train", ["train_tree", "train_tars", "train_archive"])
-@pytest.mark.parametrize("validation", ["validation_flat", "validation_archive"])
-def test_a_fingerprint_stays_until_the_input_changes(raw, train, validation):
-    getattr(raw, train)()
-    getattr(raw, validation)()
-    before = fingerprints(raw)
-    assert fingerprints(raw) == before
-    # The same size, the same second: only the nanoseconds tell.
-    container = raw.path / ImageNet().find(raw.path, None).units[-1].container
-    os.utime(container, ns=(0, container.stat().st_mtime_ns + 1))
-    after = fingerprints(raw)
-    assert after[:-1] == before[:-1]
-    assert after[-1] != before[-1]
 
 
 @pytest.mark.parametrize(

@@ -5,15 +5,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from dataprep.datasets.chestxray14.dataset import ChestXray14
-from dataprep.datasets.splits import Cut
 from dataprep.errors import SourceError, UsageError
 from dataprep.tables.arrow import index_tables
 
@@ -126,10 +122,8 @@ def refused(raw, error=SourceError, **options):
     return str(caught.value)
 
 
-LAYOUTS = {
-    "folders": (lambda raw: raw.folders(), ["images_001/images", "images_002/images"]),
+LAYOUTS = {  # besides those that tests/pipelines prepares
     "folders without images": (lambda raw: raw.folders(""), ["images_001", "images_002"]),
-    "flat": (lambda raw: raw.flat(), ["images"]),
     "unpacked where it was": (lambda raw: raw.flat("images/images"), ["images/images"]),
     "two digits": (
         lambda raw: raw.packed("gztar", digits=2),
@@ -139,7 +133,6 @@ LAYOUTS = {
         lambda raw: raw.packed("gztar", "images/"),
         ["images/images_001.tar.gz", "images/images_002.tar.gz"],
     ),
-    "zip": (lambda raw: raw.packed("zip"), ["images_001.zip", "images_002.zip"]),
 }
 
 
@@ -305,59 +298,3 @@ def test_option_values_are_checked_at_once(case):
     options, message = WRONG_OPTIONS[case]
     with pytest.raises(UsageError, match=re.escape(message)):
         ChestXray14(**options)
-
-
-def test_lists_may_be_elsewhere(raw, tmp_path):
-    raw.flat()
-    raw.boxes("00000001_000.png,Mass,0,0,512,512")
-    expected = [*raw.listed().values()]
-    (tmp_path / "lists").mkdir()
-    options = {}
-    for option, name in (
-        ("labels", "Data_Entry_2017_v2020.csv"),
-        ("train_val_list", "train_val_list.txt"),
-        ("test_list", "test_list.txt"),
-        ("bbox_csv", "BBox_List_2017.csv"),
-    ):
-        options[option] = str(tmp_path / "lists" / f"my {name}")
-        (raw.path / name).rename(options[option])
-    for row in expected:
-        row["container"] = "my Data_Entry_2017_v2020.csv"
-    assert [*raw.listed(**options).values()] == expected
-    data_set = ChestXray14(**options)
-    unit, _ = data_set.find(raw.path, None).units
-    assert str(tmp_path) not in data_set.fingerprint(raw.path, unit) + repr(unit)
-
-
-def test_validation_is_cut_from_the_training_patients_only(raw):
-    raw.flat()
-    cut = {seed: raw.splits(validation_fraction="0.5", split_seed=str(seed)) for seed in range(8)}
-    assert all(rows["test"] == set(TEST) for rows in cut.values())
-    assert all(
-        rows.get("train", set()) | rows.get("validation", set()) == set(TRAIN_VALIDATION)
-        for rows in cut.values()
-    )
-    assert len({frozenset(rows.get("validation", ())) for rows in cut.values()}) > 1
-
-
-@settings(max_examples=20, deadline=None)
-@given(
-    st.dictionaries(st.integers(1, 10**8 - 1), st.integers(1, 3), min_size=1, max_size=8),
-    st.integers(0, 9),
-    st.sampled_from(["0", "0.2", "0.4"]),
-    st.sampled_from(["0", "0.1", "0.5"]),
-)
-def test_the_cut_is_of_the_patients(tmp_path_factory, patients, seed, test, validation):
-    raw = Radiographs(tmp_path_factory.mktemp("property") / "raw")
-    names = [
-        f"{who:08d}_{visit:03d}.png" for who, visits in patients.items() for visit in range(visits)
-    ]
-    raw.lists(names=names)
-    raw.flat(names=names)
-    options = {"test_fraction": test, "validation_fraction": validation, "split_seed": str(seed)}
-    shares = (("test", Fraction(test)), ("validation", Fraction(validation)))
-    cut = Cut(seed, shares, "train")
-    rows = raw.listed(split="random-by-patient", **options)
-    assert {key: row["split"] for key, row in rows.items()} == {
-        name: cut.split_of(str(int(name[:8]))) for name in names
-    }

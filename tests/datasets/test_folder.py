@@ -239,15 +239,6 @@ def test_archives_that_contradict_themselves_are_refused(tmp_path, name, files, 
     assert expected in refusal(tmp_path)
 
 
-def test_a_class_or_split_may_be_in_several_places(tmp_path):
-    write_tree(tmp_path, {"train/a/x.jpg": b"x", "training/b/x.jpg": b"x"})
-    write_archive(tmp_path / "train/a.tar", {"y.jpg": b"y"})
-
-    assert labels_of(tmp_path) == {
-        "train": {"a/x.jpg": ("a",), "a/y.jpg": ("a",), "b/x.jpg": ("b",)}
-    }
-
-
 def test_a_place_inside_that_is_not_there_is_refused(tmp_path):
     assert "check --inside" in refusal(tmp_path, inside="gone")
 
@@ -273,16 +264,6 @@ def test_find_opens_no_archive_and_looks_two_levels_deep(tmp_path, monkeypatch):
     assert found.splits == ("train",)
     assert found.whole
     assert len(found.units) == 2
-
-
-def test_fractions_are_named_where_nothing_tells_splits(tmp_path):
-    write_tree(tmp_path, {"a/1.jpg": b"1", "b/1.jpg": b"1"})
-    write_tree(tmp_path / "inside", SMALL)
-    said = "no splits found: all images are train; see --fractions, which cuts them"
-
-    assert said in Folder(split_folders="never").find(tmp_path, None).description
-    for options in ({"fractions": FRACTIONS}, {"inside": "inside"}, {"split_name": "test"}):
-        assert said not in Folder(**options).find(tmp_path, None).description
 
 
 def test_stray_entries_are_reported_once(tmp_path):
@@ -399,23 +380,6 @@ def test_an_image_added_at_any_depth_changes_the_fingerprint(tmp_path, folder):
     touch(raw / folder)
 
     assert Folder().fingerprint(raw, unit) != before
-
-
-def test_a_fingerprint_leaves_out_what_is_not_searched(tmp_path):
-    write_tree(tmp_path, {"a/b/1.jpg": b"1", "a/@eaDir/1.jpg": b"1", "a/.git/x": b""})
-    (tmp_path / "a/b/up").symlink_to(tmp_path / "a")
-    (tmp_path / "a/b/gone").symlink_to(tmp_path / "nowhere")
-    dataset = Folder()
-    (unit,) = dataset.find(tmp_path, None).units
-    before = dataset.fingerprint(tmp_path, unit)
-
-    touch(tmp_path / "a/@eaDir")
-    touch(tmp_path / "a/.git")
-
-    assert dataset.fingerprint(tmp_path, unit) == before
-    (tmp_path / "a/b").rename(tmp_path / "a/c")
-    touch(tmp_path / "a")
-    assert dataset.fingerprint(tmp_path, unit) != before
 
 
 # images and tables

@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-import dataprep
 from dataprep.archives.listing import clean_path
 from dataprep.datasets.folder import listing as listing_module
 from dataprep.datasets.folder.dataset import Folder
@@ -120,15 +119,6 @@ def test_archives_and_folders_have_members(tmp_path):
         assert file.read(1) == b"1"
 
 
-def test_an_image_that_is_there_twice_is_refused_with_its_places(tmp_path):
-    for name in "ab":
-        write_archive(tmp_path / f"raw/{name}.tar", {"x/1.jpg": b"1"})
-    listing = write_listing(tmp_path / "list.csv", [{"path": "x/1.jpg", "label": "x"}])
-
-    with pytest.raises(SourceError, match=r"name, x/1.jpg, in a.tar and b.tar; rename"):
-        dataprep.prepare("folder", raw=tmp_path / "raw", out=tmp_path / "out", listing=listing)
-
-
 def test_plain_lines_as_caffe_and_places_have_them(tmp_path, raw):
     lines = "/a/1.jpg 10\r\n\n./polar bear.jpg\t9\na//3.jpg  10\n"
     (tmp_path / "list.txt").write_text(lines)
@@ -195,33 +185,40 @@ def test_columns_may_have_other_names(tmp_path, raw):
         assert told(index(raw, listing, **names)["image"]) == {"a/1.jpg": ("test", ["x"])}
 
 
-@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
-def test_a_separator_makes_it_multi_label(tmp_path, raw, suffix):
-    cells = {"a/1.jpg": "dog|cat", "a/2.jpg": "", "a/3.jpg": "dog | ant"}
-    rows = [{"path": path, "label": cell} for path, cell in cells.items()]
-    listing = write_listing(tmp_path / f"list.{suffix}", rows)
-
-    assert Folder(listing=listing, label_separator="|").multilabel
-    assert [row["labels"] for row in index(raw, listing, label_separator="|")["image"]] == [
-        ["cat", "dog"],
-        [],
-        ["ant", "dog"],
-    ]
-    assert not Folder(listing=listing).multilabel
-    assert "empty label, expected a class" in refusal(raw, listing)
-    rows[1]["label"] = "x"
-    listing = write_listing(tmp_path / f"list.{suffix}", rows)
-    assert index(raw, listing)["image"][0]["labels"] == ["dog|cat"]
+BAR, NONE = {"label_separator": "|"}, {"no_label": "No Finding"}
 
 
-@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
-def test_lists_of_labels_need_the_option(tmp_path, raw, suffix):
-    rows = [{"path": "a/1.jpg", "label": ["b", "a"]}, {"path": "a/2.jpg", "label": []}]
-    listing = write_listing(tmp_path / f"list.{suffix}", rows)
-
-    found = index(raw, listing, label_separator=",")["image"]
-    assert told(found) == {"a/1.jpg": ("train", ["a", "b"]), "a/2.jpg": ("train", [])}
-    assert "a list of labels, expected one label" in refusal(raw, listing)
+@pytest.mark.parametrize(
+    ("cell", "options", "labels"),
+    [
+        ("dog|cat", BAR, ["cat", "dog"]),
+        ("dog | ant", BAR, ["ant", "dog"]),
+        ("", BAR, []),
+        ("dog|cat", {}, ["dog|cat"]),
+        ("No Finding", NONE, []),
+        ("Mass|Edema", NONE, ["Mass|Edema"]),
+        ("No Finding", BAR | NONE, []),
+        ("Mass|Edema", BAR | NONE, ["Edema", "Mass"]),
+        ("", {}, "empty label, expected a class; --label_separator allows"),
+        ("x||y", BAR, "empty label, expected a class"),
+        ("0|1|0", BAR, "a label twice in one cell"),
+        ("Mass|No Finding", BAR | NONE, "No Finding, which means none, beside"),
+        (["b", "a"], BAR, ["a", "b"]),
+        ([], BAR, []),
+        (["b", "a"], {}, "a list of labels, expected one label"),
+        ({}, {}, "a dict, expected text"),
+    ],
+)
+def test_a_cell_has_the_labels_that_the_options_say(tmp_path, raw, cell, options, labels):
+    suffixes = ["jsonl"] if cell == {} else ["jsonl", "parquet"]
+    for suffix in [*suffixes, *(["csv"] if isinstance(cell, str) else [])]:
+        listing = write_listing(tmp_path / f"l.{suffix}", [{"path": "a/1.jpg", "label": cell}])
+        assert Folder(listing=listing, **options).multilabel == bool(options)
+        if isinstance(labels, str):
+            assert labels in refusal(raw, listing, **options)
+        else:
+            (row,) = index(raw, listing, **options)["image"]
+            assert row["labels"] == labels
 
 
 def test_labels_are_those_of_the_list_of_classes(tmp_path, raw):
@@ -301,22 +298,10 @@ def test_listed_images_are_cut_as_found_ones_are(tmp_path_factory, images, group
     assert [row["group"] for row in found] == groups.get(group_by, [None] * len(found))
 
 
-def test_groups_are_kept_for_checking_where_the_listing_tells_the_splits(tmp_path, raw):
-    rows = [{"path": "a/1.jpg", "label": "l", "split": "dev-2", "patient": 7}]
-    for suffix in ("jsonl", "parquet"):
-        listing = write_listing(tmp_path / f"list.{suffix}", rows)
-        (row,) = index(raw, listing, group_by="patient")["image"]
-        assert (row["split"], row["group"]) == ("dev-2", "7")
-
-
 @pytest.mark.parametrize(
     ("content", "options", "expected"),
     [
-        (
-            "file,label\n",
-            {},
-            " has no columns path, expected one; it has file, label; .*--path_col",
-        ),
+        ("file,label\n", {}, " has no columns path, expected one; it has file, .*--path_col"),
         ("path,label\n", {"group_by": "patient"}, " has no columns patient.*--group_by"),
         ("path,label\n", {"attribute_columns": "age"}, " has no columns age.*--attribute_columns"),
         ("path,label,label\n", {}, " has 2 columns label"),
@@ -325,35 +310,17 @@ def test_groups_are_kept_for_checking_where_the_listing_tells_the_splits(tmp_pat
         ("path,label\n", {}, " lists no images; expected one image a line"),
         ("path,label\na/1.jpg,x\n,x\n", {}, ", line 3: no usable path"),
         ('path,label\n\n"a/1.jpg","x\ny"\n/./,x\n', {}, ", line 5: no usable path"),
-        ("path;label\na/1.jpg;x\n", {}, ", line 1: cells are separated by ';', expected ',';"),
-        ("path,label\r\na,b\r\nc,d\ne,f\r\n", {}, ": lines end in different ways, .*; correct"),
-        ("path,label\ra,b\r", {}, ", line 1: lines end in different ways, or in CR alone; exp"),
+        ("path;label\na/1.jpg;x\n", {}, " has no columns path, expected one; it has path;label"),
+        ("path,label\r\na,b\r\nc,d\ne,f\r\n", {}, ": lines end in different ways; .*; correct"),
+        ("path,label\ra,b\r", {}, ", line 1: new-line character seen"),
         ("path,label\n../../x.jpg,x\n", {}, ", line 2: no usable path; .* without .. in it"),
         ("path,label\na/1.jpg,\n", {}, ", line 2: label empty: .*--label_separator"),
-        (
-            "path,label\na/1.jpg,x||y\n",
-            {"label_separator": "|"},
-            r", line 2: label x\|\|y: empty label",
-        ),
-        ("path,label\na,0|1|0\n", {"label_separator": "|"}, ", line 2: label .* twice in one cell"),
         ("path,label,split\na/1.jpg,x,a b\n", {}, ", line 2: split a b: a split's name"),
-        (
-            "path,label,size\na/1.jpg,x,1.5\n",
-            {},
-            ", line 2: no size .*; rename the column",
-        ),
-        (
-            "path,label,who\na/1.jpg,x, \n",
-            {"group_by": "who"},
-            ", line 2: empty group",
-        ),
-        (
-            "path,label\na,b\na,b,c\n",
-            {},
-            ", line 3: .* a,b,c; Expected Number of Columns: 2 Found: 3",
-        ),
+        ("path,label,size\na/1.jpg,x,1.5\n", {}, ", line 2: no size .*; rename the column"),
+        ("path,label,who\na/1.jpg,x, \n", {"group_by": "who"}, ", line 2: empty group"),
+        ("path,label\na,b\na,b,c\n", {}, ", line 3: Expected Number of Columns: 2 Found: 3"),
         ('path,label\na,b\nc,"d\n', {}, ", line 3: .*unterminated quote"),
-        (b"path,label\na,b\nc,caf\xe9\n", {}, ", line 3: .*not utf-8"),
+        (b"path,label\na,b\nc,caf\xe9\n", {}, ", line 3 is not UTF-8; save it as UTF-8"),
         ("path,label\na,b\n".encode("utf-16"), {}, " is not UTF-8; save it as UTF-8"),
     ],
 )
@@ -369,11 +336,10 @@ def test_wrong_rows_are_refused_with_their_line(tmp_path, raw, content, options,
     [
         ("l.jsonl", b'{"path":"a","label":1}\n\n{', "l.jsonl, line 3: no usable path"),
         ("l.jsonl", b"[1]", "l.jsonl, line 1: expected one JSON object a line"),
-        ("l.jsonl", b'{"path":"a","label":{}}', "line 1: label {}: a dict, expected text"),
         ("l.jsonl", b'{"path":null,"label":1}', "line 1: no usable path"),
         ("l.txt", b"a 1\n\nb\n", "l.txt, line 3: no usable path; .* and a label"),
-        ("l.txt", b"a 1\nb\xff 2\n", "not utf-8"),
-        ("l.parquet", b"path,label\na,b\n", "l.parquet: .*; correct the listing"),
+        ("l.txt", b"a 1\nb\xff 2\n", "l.txt, line 2 is not UTF-8; save it"),
+        ("l.parquet", b"path,label\na,b\n", "l.parquet: .*; correct the list"),
     ],
 )
 def test_other_formats_are_refused_with_their_line(tmp_path, raw, name, content, expected):
@@ -432,23 +398,6 @@ def test_columns_become_attributes(tmp_path, raw, suffix, packed):
     listing = write_listing(tmp_path / f"list.{suffix}", [{**rows[0], "Key": "1"}])
     message = refusal(raw, listing, attribute_columns="all")
     assert f"list.{suffix}: --attribute_columns: Key cannot be an attribute, since" in message
-
-
-def test_a_label_may_mean_none(tmp_path, raw):
-    cells = {"a/1.jpg": "No Finding", "a/2.jpg": "Mass|Edema", "a/3.jpg": "Mass"}
-    rows = [{"path": path, "label": cell} for path, cell in cells.items()]
-    listing = write_listing(tmp_path / "list.csv", rows)
-    options = {"no_label": "No Finding", "label_separator": "|"}
-
-    found = index(raw, listing, **options)["image"]
-
-    assert [row["labels"] for row in found] == [[], ["Edema", "Mass"], ["Mass"]]
-    alone = {"no_label": "No Finding"}
-    assert Folder(listing=listing, **alone).multilabel
-    assert index(raw, listing, **alone)["image"][1]["labels"] == ["Mass|Edema"]
-    rows[0]["label"] = "Mass|No Finding"
-    listing = write_listing(tmp_path / "list.csv", rows)
-    assert "No Finding, which means none, beside" in refusal(raw, listing, **options)
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,8 @@ from dataprep.datasets.folder.dataset import Folder
 from dataprep.datasets.testing import DatasetTests
 from dataprep.errors import SourceError
 from dataprep.synthesize.chestxray14 import synthesize_chestxray14
+from tests.datasets.test_folder import SMALL, split_archives, write_tree
+from tests.datasets.test_folder_listing import write_listing
 
 LABELS = "labels.txt"
 LISTED = {"train": {"a.jpg": 0, "b.jpg": 1, "c.jpg": 0}, "test": {"d.jpg": 1, "e.jpg": 0}}
@@ -280,11 +282,13 @@ class TestFolder(DatasetTests):
     def dataset(self):
         return Folder()
 
-    @pytest.fixture(params=["folders", "tar.gz", "zip"])
+    @pytest.fixture(params=["folders", ".tar.gz", ".zip"])
     def raw(self, request, tmp_path):
-        raw = write_classes(tmp_path / "raw" / "train")
-        write_classes(tmp_path / "raw" / "test")
-        return pack(raw.parent, request.param)
+        if request.param == "folders":
+            write_tree(tmp_path / "raw", SMALL)
+        else:
+            split_archives(tmp_path / "raw", request.param)
+        return tmp_path / "raw"
 
 
 class TestFolderWithListing(DatasetTests):
@@ -298,31 +302,10 @@ class TestFolderWithListing(DatasetTests):
 
     @pytest.fixture
     def raw(self, tmp_path):
-        raw = write_classes(tmp_path / "raw" / "train").parent
-        write_classes(raw / "test")
-        paths = sorted(str(path.relative_to(raw)) for path in raw.rglob("*.jpg"))
-        lines = [f"{path},a|b,{path.partition('/')[0]}" for path in paths]
-        (raw / "listing.csv").write_text("\n".join(["path,label,split", *lines]) + "\n")
-        return raw
-
-
-def write_classes(raw: Path) -> Path:
-    """A folder for each of three classes."""
-    for category in ("a", "a-b", "c"):
-        (raw / category).mkdir(parents=True)
-        for number in range(3):
-            content = f"{raw.name} {category} {number} ".encode() * (number + 1)
-            (raw / category / f"{number}.jpg").write_bytes(content)
-    return raw
-
-
-def pack(raw: Path, form: str) -> Path:
-    """Make an archive of each folder, if that is the form."""
-    kinds = {"tar": "tar", "tar.gz": "gztar", "zip": "zip"}
-    for folder in list(raw.iterdir()) if form in kinds else ():
-        shutil.make_archive(str(folder), kinds[form], folder)
-        shutil.rmtree(folder)
-    return raw
+        write_tree(tmp_path / "raw", SMALL)
+        rows = [{"path": path, "label": "a|b", "split": path.partition("/")[0]} for path in SMALL]
+        write_listing(tmp_path / "raw/listing.csv", rows)
+        return tmp_path / "raw"
 
 
 def complaint(kind: type[Dataset], test: str, tmp_path: Path) -> BaseException | None:

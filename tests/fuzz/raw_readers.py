@@ -24,10 +24,10 @@ from dataprep.archives.containers import list_container
 from dataprep.archives.listing import Listing, clean_path, in_clutter, refusal
 from dataprep.archives.reading import close_archives, read_image
 from dataprep.datasets.chestxray14.lists import Lists, read_listed
-from dataprep.datasets.folder.classes import load_class_list
 from dataprep.datasets.folder.dataset import Folder
 from dataprep.datasets.imagenet.dataset import ImageNet, read_bounding_boxes
-from dataprep.datasets.imagenet.labels import validation_label
+from dataprep.datasets.imagenet.layout import validation_label
+from dataprep.datasets.lists import load_class_list
 from dataprep.datasets.splits import Cut
 from dataprep.errors import DataprepError
 from dataprep.images import Recipe, Resize, jpeg, png, prepare

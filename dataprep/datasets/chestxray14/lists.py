@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from dataprep.datasets.chestxray14.options import FINDINGS, NO_FINDING
-from dataprep.datasets.raw_directory import leads_out
+from dataprep.datasets.chestxray14.options import FINDINGS, NO_FINDING, SIDE_LISTS
+from dataprep.datasets.lists import ListFile, read_lines
 from dataprep.datasets.splits import Cut
 from dataprep.errors import SourceError
 from dataprep.system.messages import printable, unreadable
-from dataprep.system.regular_files import require_regular
 from dataprep.system.state_files import file_sha256
-from dataprep.tables.database import Database, open_database, quoted
+from dataprep.tables.database import Database, open_database
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,56 +29,55 @@ LABELS: Final = ("Data_Entry_2017_v2020.csv", "Data_Entry_2017.csv")
 _GRID: Final = 1024  # pixels of the published images' sides, on which boxes are given
 _OLDEST: Final = 120  # years
 
-
-# One column, since only so are blank lines counted. No published field has a comma in it, so quotes
-# say nothing; headers, and rows that a spreadsheet saved, end in any number of commas.
-_LINES: Final = """
-create table {table} as
-select line, text, string_split(text, ',') as fields
-from (
-  select row_number() over () as line, trim(replace(text, '"', '')) as text
-  from read_csv({path}, columns = {{text: 'text'}}, delim = chr(1), quote = '', escape = '',
-    header = false, auto_detect = false, strict_mode = false, parallel = false)
-)
-where text <> ''
-"""
+# Columns of the lists by what they are called here. Headers have more names than rows have cells,
+# or fewer, because commas in them are not quoted; these are at the same place in both.
+_LABEL_COLUMNS: Final = {
+    "key": "Image Index",
+    "findings_text": "Finding Labels",
+    "follow_up_text": "Follow-up #",
+    "patient_text": "Patient ID",
+    "age_text": "Patient Age",
+    "gender": "Patient Gender",
+    "view": "View Position",
+}
+_BOX_COLUMNS: Final = {
+    "key": "Image Index",
+    "finding_text": "Finding Label",
+    "x_text": "Bbox [x",
+    "y_text": "y",
+    "width_text": "w",
+    "height_text": "h]",
+}
 
 # The patient that an image's file name says; null if it is not named that way.
 _PATIENT: Final = "try_cast(regexp_extract(key, '^([0-9]{8})_[0-9]+[.][A-Za-z]+$', 1) as int)"
-_LABEL_HEADER: Final = (
-    "Image Index,Finding Labels,Follow-up #,Patient ID,Patient Age,Patient Gender,View Position"
-)
-_FIELDS: Final = 1 + _LABEL_HEADER.count(",")
-# The header of 2017 has more fields than its rows, because commas in it are not quoted, so rows are
-# read by position. Columns that end in _text are what numbers are read from. Ages are whole years,
-# rounded down: months, weeks and days count 12, 52 and 365 a year.
+# Ages are whole years, rounded down: months, weeks and days count 12, 52 and 365 a year.
 _LABELS: Final = f"""
 create table labels as
 select
   line,
-  text,
-  len(fields) as field_count,
-  trim(fields[1]) as key,
-  string_split(trim(fields[2]), '|') as findings,
+  key,
+  string_split(findings_text, '|') as findings,
   list_filter(findings, lambda finding: not list_contains($findings, finding)) as others,
   list_sort(list_filter(findings, lambda finding: finding <> $none)) as labels,
-  trim(fields[3]) as follow_up_text,
+  follow_up_text,
   try_cast(follow_up_text as int) as follow_up,
-  trim(fields[4]) as patient_text,
+  patient_text,
   try_cast(patient_text as int) as patient_id,
-  trim(fields[5]) as age_text,
+  age_text,
   try_cast(regexp_extract(age_text, '[0-9]+') as int) // case upper(right(age_text, 1))
     when 'M' then 12 when 'W' then 52 when 'D' then 365 else 1 end as years,
   years > {_OLDEST} as too_old,
   case when years <= {_OLDEST} then years end as age,
-  nullif(trim(fields[6]), '') as gender,
-  nullif(trim(fields[7]), '') as view,
-from label_lines
+  nullif(gender, '') as gender,
+  nullif(view, '') as view,
+  view is null as cut_off,
+from label_cells
 """
 _WHOLE: Final = "[0-9]{1,9}"
 # What a line must have, and when it is wrong.
 _LABEL_RULES: Final = {
-    f"{_FIELDS} fields or more": f"field_count < {_FIELDS}",
+    f"{len(_LABEL_COLUMNS)} fields or more": "cut_off",
     "a file name first, such as 00000001_000.png": "key = '' or contains(key, '/')",
     f"findings of {', '.join(FINDINGS)}, separated by | and each once, or {NO_FINDING} alone": (
         "(len(others) > 0 or len(list_distinct(findings)) < len(findings)) "
@@ -92,32 +90,28 @@ _LABEL_RULES: Final = {
         f"not regexp_full_match(age_text, '({_WHOLE}[YMWDymwd]?)?')"
     ),
 }
-_BOX_HEADER: Final = "Image Index,Finding Label,Bbox [x"  # commas in the header are not quoted
 _BOXES: Final = f"""
 create table boxes as
 select
   line,
-  text,
-  len(fields) as field_count,
-  trim(fields[1]) as key,
-  replace(trim(fields[2]), 'Infiltrate', 'Infiltration') as finding,
+  key,
+  replace(finding_text, 'Infiltrate', 'Infiltration') as finding,
   list_contains($findings, finding) as known,
-  try_cast(fields[3] as double) as x,
-  try_cast(fields[4] as double) as y,
-  try_cast(fields[5] as double) as width,
-  try_cast(fields[6] as double) as height,
+  try_cast(x_text as double) as x,
+  try_cast(y_text as double) as y,
+  try_cast(width_text as double) as width,
+  try_cast(height_text as double) as height,
   greatest(x / {_GRID}, 0.0::double) as xmin,
   greatest(y / {_GRID}, 0.0::double) as ymin,
   least((x + width) / {_GRID}, 1.0::double) as xmax,
   least((y + height) / {_GRID}, 1.0::double) as ymax,
   x < 0 or y < 0 or x + width > {_GRID} or y + height > {_GRID} as clipped,
-from box_lines
+from box_cells
 """
-# Not a number counts as greater than all others.
 _BOX_RULES: Final = {
     f"a finding of {', '.join(FINDINGS)}": "known is not true",
     f"x, y, width and height in pixels of an image of {_GRID} x {_GRID}": (
-        f"field_count < 6 or (x < {_GRID} and y < {_GRID} and width > 0 and height > 0 "
+        f"(x < {_GRID} and y < {_GRID} and width > 0 and height > 0 "
         "and x + width > 0 and y + height > 0 "
         "and isfinite(x + width) and isfinite(y + height)) is not true"
     ),
@@ -165,10 +159,14 @@ class Lists:
     sides: tuple[Path, ...]
     boxes: Path | None
 
+    @property
+    def paths(self) -> tuple[Path | None, ...]:
+        """All of them, always as many."""
+        return (self.labels, *self.sides, self.boxes)
+
     def describe(self) -> str:
         """Their names, for the terminal."""
-        paths = (self.labels, *self.sides, self.boxes)
-        return f"lists: {', '.join(printable(path.name) for path in paths if path)}"
+        return f"lists: {', '.join(printable(path.name) for path in self.paths if path)}"
 
     def fingerprint(self) -> list[tuple[str, str] | None]:
         """What tells that one of them is another one: its name and the SHA-256 of its content.
@@ -177,10 +175,7 @@ class Lists:
             SourceError: one cannot be read.
         """
         try:
-            return [
-                (path.name, file_sha256(path)) if path else None
-                for path in (self.labels, *self.sides, self.boxes)
-            ]
+            return [(path.name, file_sha256(path)) if path else None for path in self.paths]
         except OSError as error:
             raise unreadable(str(error.filename), error) from error
 
@@ -194,26 +189,21 @@ def find_lists(raw: Path, options: Mapping[str, str], *, official: bool) -> List
     Raises:
         SourceError: a list that is needed is not there.
     """
-
-    def find(option: str, *names: str) -> Path | None:
-        there = (raw / name for name in names if (raw / name).exists())
-        return Path(options[option]) if option in options else next(there, None)
-
-    def need(option: str, *names: str) -> Path:
-        if found := find(option, *names):
-            return found
-        advice = f"copy it there, or name it with --{option}"
-        if option != "labels":
-            advice += ", or use --split random-by-patient"
-        raise SourceError(
-            f"no {' or '.join(names)} in {printable(str(raw))}; expected the list that comes with "
-            f"the images; {advice}"
-        )
-
-    labels = need("labels", *LABELS)
-    names = ("train_val_list", "test_list") if official else ()
-    sides = tuple(need(name, f"{name}.txt") for name in names)
-    return Lists(labels, sides, find("bbox_csv", "BBox_List_2017.csv"))
+    sides = {name: (f"{name}.txt",) for name in SIDE_LISTS if official}
+    found: dict[str, Path] = {}
+    for option, names in {"labels": LABELS, **sides, "bbox_csv": ("BBox_List_2017.csv",)}.items():
+        there = [raw / name for name in names if (raw / name).exists()]
+        if option in options:
+            found[option] = Path(options[option])
+        elif there:
+            found[option] = there[0]
+        elif option != "bbox_csv":
+            other = ", or use --split random-by-patient" if option in sides else ""
+            raise SourceError(
+                f"no {' or '.join(names)} in {printable(str(raw))}; expected the list that comes "
+                f"with the images; copy it there, or name it with --{option}{other}"
+            )
+    return Lists(found["labels"], tuple(found[name] for name in sides), found.get("bbox_csv"))
 
 
 def read_listed(lists: Lists, cut: Cut) -> tuple[pa.Table, Mapping[str, int]]:
@@ -222,23 +212,26 @@ def read_listed(lists: Lists, cut: Cut) -> tuple[pa.Table, Mapping[str, int]]:
     Raises:
         SourceError: a list cannot be used.
     """
-    files = [lists.labels, *lists.sides, *([lists.boxes] if lists.boxes else [])]
-    with open_database(Path(tempfile.gettempdir()), files) as database:
-        _read_lines(database, "label_lines", lists.labels)
-        _take_header(database, "label_lines", lists.labels, _LABEL_HEADER, "labels")
+    labels = ListFile(lists.labels, "csv", ragged=True)
+    boxes = ListFile(lists.boxes, "csv", ragged=True) if lists.boxes else None
+    files = [file.path for file in (labels, boxes) if file]
+    with open_database(Path(tempfile.gettempdir()), files, ordered=True) as database:
+        named = {"gender": "Patient Sex"} if "Patient Sex" in labels.columns else {}
+        _read_cells(database, "label_cells", labels, _LABEL_COLUMNS | named, "labels")
         known = {"findings": [*FINDINGS]}
         database.execute(_LABELS, {**known, "none": NO_FINDING})
-        _require(database, "labels", lists.labels, _LABEL_RULES)
+        _require(database, "labels", labels, _LABEL_RULES)
         _read_sides(database, lists.sides)
         split, values = cut.split_sql("patient_id::text")
         database.execute(_IMAGES.format(split=split), values)
-        if lists.boxes:
-            _read_lines(database, "box_lines", lists.boxes)
-            _take_header(database, "box_lines", lists.boxes, _BOX_HEADER, "bbox_csv")
+        if boxes:
+            _read_cells(database, "box_cells", boxes, _BOX_COLUMNS, "bbox_csv")
         else:
-            database.execute("create table box_lines as from label_lines limit 0")
+            columns = ", ".join(f"{name} text" for name in _BOX_COLUMNS)
+            database.execute(f"create table box_cells (line bigint, {columns})")
         database.execute(_BOXES, known)
-        _require(database, "boxes", lists.boxes or Path(), _BOX_RULES)
+        if boxes:
+            _require(database, "boxes", boxes, _BOX_RULES)
         table = database.sql(_LISTED, params={"place": lists.labels.name}).to_arrow_table()
         counts = {
             what: count
@@ -256,54 +249,36 @@ def _read_sides(database: Database, sides: tuple[Path, ...]) -> None:
     if not sides:
         database.execute("create table sides as select key, false as test from labels")
         return
-    for path, table in zip(sides, ("train_lines", "test_lines"), strict=True):
-        _read_lines(database, table, path)
+    train, test = ([line.strip() for line in read_lines(path).values()] for path in sides)
     database.execute(
-        "create table sides as select distinct text as key, false as test from train_lines "
-        "union all select distinct text, true from test_lines"
+        "create table sides as select distinct unnest($train::text[]) as key, false as test "
+        "union all select distinct unnest($test::text[]), true",
+        {"train": train, "test": test},
     )
 
 
-def _read_lines(database: Database, table: str, path: Path) -> None:
-    """Make a table of the lines of a list that are not blank: ``line`` (from 1) and ``text``."""
-    import duckdb
-
-    try:
-        require_regular(path)
-        database.execute(_LINES.format(table=table, path=quoted(path)))
-    except OSError as error:
-        raise unreadable(str(path), error) from error
-    except duckdb.InvalidInputException as error:
-        raise SourceError(f"{printable(path.name)} is not UTF-8; save it as UTF-8") from error
-
-
-def _take_header(database: Database, table: str, path: Path, expected: str, option: str) -> None:
-    """Take the first line away, which begins as `expected`."""
-    lines = database.execute(f"select line, text from {table} order by line limit 1")
-    line, text = lines.fetchone() or (1, "")
-    if not text.replace("Patient Sex", "Patient Gender").startswith(expected):
-        raise SourceError(
-            f"line {line} of {printable(path.name)} is {_shown(path, text)}; expected the "
-            f"header {expected} of the NIH's list in UTF-8; name the right file with --{option}"
+def _read_cells(
+    database: Database, table: str, file: ListFile, columns: Mapping[str, str], option: str
+) -> None:
+    """Make a table of cells without blanks round them, and of their rows' lines."""
+    for column in columns.values():
+        file.require(column, option)
+    query, values = file.cells(columns)
+    with file.explaining():
+        database.execute(
+            f"create table {table} as select row_number() over () + 1 as line, "
+            f"trim(columns(* exclude blank)) from ({query})",
+            values,
         )
-    database.execute(f"delete from {table} where line = $line", {"line": line})
 
 
-def _shown(path: Path, text: str) -> str:
-    link = leads_out(path.parent, path.name)
-    return "in a link that leads out of its directory" if link else repr(printable(text[:100]))
-
-
-def _require(database: Database, table: str, path: Path, rules: Mapping[str, str]) -> None:
+def _require(database: Database, table: str, file: ListFile, rules: Mapping[str, str]) -> None:
     """Refuse the first line that breaks a rule."""
     cases = " ".join(f"when {wrong} then {number}" for number, wrong in enumerate(rules.values()))
     broken = database.execute(
-        f"select line, text, rule from (select *, case {cases} end as rule from {table}) "
+        f"select line, rule from (select *, case {cases} end as rule from {table}) "
         "where rule is not null order by line limit 1"
     ).fetchone()
     if broken:
-        line, text, rule = broken
-        raise SourceError(
-            f"line {line} of {printable(path.name)} is {_shown(path, text)}; expected "
-            f"{[*rules][rule]}; correct it or download the list again"
-        )
+        line, rule = broken
+        raise file.wrong(line - 2, f"expected {[*rules][rule]}")

@@ -10,30 +10,25 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
-from dataprep.archives.containers import list_container, stat_fingerprint
-from dataprep.archives.directory import folder_fingerprint
+from dataprep.archives.containers import folder_fingerprint, list_container, stat_fingerprint
 from dataprep.archives.listing import below
 from dataprep.datasets.base import Attribute, Dataset, Found, Option, ScanUnit, wanted_splits
-from dataprep.datasets.folder.classes import (
-    ClassList,
-    label_images,
-    load_class_list,
-    numbers_in_order,
-)
 from dataprep.datasets.folder.layout import (
     ContainerUnit,
     ListingUnit,
     containers_of,
     find_folders,
+    label_images,
     make_units,
     open_top,
     refuse_listing,
 )
 from dataprep.datasets.folder.options import OPTIONS, parse_options
+from dataprep.datasets.lists import ClassList, load_class_list
 from dataprep.errors import UsageError
 from dataprep.system.messages import counted, printable, sized, unreadable
 from dataprep.system.state_files import file_sha256
-from dataprep.tables import Ignored, Member, Row, Scanned, Unmatched
+from dataprep.tables import Ignored, Member, Row, Scanned
 
 if TYPE_CHECKING:  # it loads DuckDB, which --help does not need
     from dataprep.datasets.folder.listing import Listing
@@ -84,8 +79,11 @@ class Folder(Dataset):
         return None if self._known is None else self._known.classes
 
     def order_classes(self, found: Iterable[str]) -> Sequence[tuple[str, str]]:
-        """By name; by value if all are whole numbers, so that these stay the labels they were."""
-        return [(name, name) for name in numbers_in_order(found)]
+        """By name; by value if all are whole numbers, so that 10 comes after 9."""
+        names = sorted(found)
+        if all(name.isascii() and name.isdecimal() for name in names):
+            names.sort(key=int)
+        return [(name, name) for name in names]
 
     def find(self, raw: Path, splits: Sequence[str] | None) -> Found:
         """Detect what there is from the listings of the top two levels; no archive is opened.
@@ -94,8 +92,13 @@ class Folder(Dataset):
         """
         self.classes()  # so that a wrong list is refused before anything is scanned
         listing = self._wanted.listing
-        found = self._find_listed(raw, listing) if listing else find_folders(raw, self._wanted)
-        return found if splits is None or found.splits is None else _only(found, splits)
+        if listing:
+            found = self._find_listed(raw, listing)
+        else:
+            found = find_folders(raw, self._wanted, splits)
+        if splits is None or found.splits is None:
+            return found
+        return replace(found, splits=wanted_splits(found.splits, splits))
 
     def scan(self, raw: Path, unit: ScanUnit) -> Scanned:
         """List one unit: some folders and archives, or the listing."""
@@ -148,7 +151,7 @@ class Folder(Dataset):
         self.attributes = listing.attributes()
         top, inside = open_top(raw, self._wanted.inside)
         packed = bool(top.archives)
-        unit = ListingUnit("listing", listing.name, top.path, packed, self.attributes)
+        unit = ListingUnit("listing", listing.file.name, top.path, packed, self.attributes)
         units: tuple[ScanUnit, ...] = (unit,)
         place = f"files in {printable(str(raw / top.path))}"
         if packed:
@@ -162,25 +165,21 @@ class Folder(Dataset):
             splits = self._wanted.cut.splits
         elif "split" in listing.columns:
             splits = None
-        described = f"listed in {listing.name} ({sized(listing.path.stat().st_size)}): {place}"
-        hint = self._wanted.hint if splits else ()
-        return Found((described, *hint), units, splits, whole=True)
+        described = (
+            f"listed in {listing.file.name} ({sized(listing.file.path.stat().st_size)}): {place}"
+        )
+        return Found((described,), units, splits, whole=True)
 
     def _scan_containers(self, raw: Path, unit: ContainerUnit) -> Scanned:
         known = self._known
         numbers: dict[str, int] = {} if known is None else dict(known.indices)
         rows: dict[str, list[Row]] = {}
         members: list[Member] = []
-        ignored = [entry for entry in unit.stray if isinstance(entry, Ignored)]
-        unmatched = [entry for entry in unit.stray if isinstance(entry, Unmatched)]
+        ignored = list(unit.stray)
         counts: Counter[str] = Counter()
         restarts = b""
         for container in unit.containers:
-            gone: list[str] = []
-            found = list_container(
-                raw, container.path, deep=True, restarts_name=unit.restarts_name, gone=gone
-            )
-            unmatched += [Unmatched("missing", path, container.path, unit.split) for path in gone]
+            found = list_container(raw, container.path, deep=True, restarts_name=unit.restarts_name)
             restarts = found.restarts  # a gzip archive is a unit of its own
             ignored += found.ignored
             if container.prefix:
@@ -209,15 +208,4 @@ class Folder(Dataset):
                 numbers.setdefault(empty, len(numbers))
                 counts["class folders or archives without images"] += 1
         classes = list(numbers) if known is None else None
-        return Scanned(rows, ignored, unmatched, classes, dict(counts), restarts, members)
-
-
-def _only(found: Found, splits: Sequence[str]) -> Found:
-    """What is needed for the splits wanted."""
-    wanted = wanted_splits(found.splits or (), splits)
-    units = tuple(
-        unit
-        for unit in found.units
-        if not isinstance(unit, ContainerUnit) or not unit.split or unit.split in splits
-    )
-    return replace(found, units=units, splits=wanted)
+        return Scanned(rows, ignored, (), classes, dict(counts), restarts, members)

@@ -1,22 +1,25 @@
-"""Finds class folders and archives: directory listings of the top two levels, no archive opened."""
+"""Finds class folders and archives, and tells which class and split an image in them has.
+
+To find them, the top two levels of directories are listed, and no archive is opened.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from dataprep.archives.containers import container_kind, container_stem
-from dataprep.datasets.base import Attribute, Found, ScanUnit
-from dataprep.datasets.folder.options import LISTING_FORMATS, FolderOptions
+from dataprep.archives.listing import StoredImage, folder_of
+from dataprep.datasets.base import Attribute, Found, ScanUnit, wanted_splits
+from dataprep.datasets.folder.options import FolderOptions
+from dataprep.datasets.lists import FORMATS, ClassList
 from dataprep.datasets.raw_directory import Level, list_raw, open_level
 from dataprep.datasets.splits import SPLIT_FOLDERS, in_usual_order, split_of_folder
 from dataprep.errors import SourceError
 from dataprep.system.messages import counted, printable, some_of
-from dataprep.tables import Ignored, Unmatched
-
-Stray = Ignored | Unmatched
+from dataprep.tables import Ignored, Row
 
 # ImageNet-22K is 21,841 class archives: a unit each would be that many small files of the index.
 _ENOUGH_UNITS: Final = 350
@@ -55,13 +58,13 @@ class ContainerUnit(ScanUnit):
         containers: at most 64, at least one.
         inside: the path below which an archive's images are taken; of folders it is part of the
             path already.
-        stray: what lay beside them; reported with the first unit. Images count for --max_bad.
+        stray: what lay beside them; reported with the first unit.
     """
 
     split: str
     containers: tuple[Container, ...]
     inside: str = ""
-    stray: tuple[Stray, ...] = ()
+    stray: tuple[Ignored, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,22 +113,24 @@ def containers_of(level: Level) -> list[Container]:
     ]
 
 
-def find_folders(raw: Path, options: FolderOptions) -> Found:
+def find_folders(raw: Path, options: FolderOptions, splits: Sequence[str] | None) -> Found:
     """The units of class folders and archives.
 
+    Args:
+        splits: of split folders, those to look into; None: all.
+
     Raises:
-        SourceError: there are none, or some contradict each other.
+        SourceError: there are none, some contradict each other, or an image lies beside them.
+        UsageError: there is no split folder of such a name.
     """
     top, inside = open_top(raw, options.inside)
-    stray, loose = _set_aside(top, options)
+    _require_classes(raw, top, options)
     names = [*top.folders, *top.archives]
-    if not names:
-        raise SourceError(loose[0]) if loose else _nothing(raw, top)
     if options.split_folders:
-        splits = {name: split_of_folder(container_stem(name)) for name in names}
-        if any(splits.values()):
-            _refuse_mixture(splits, options)
-            return _find_splits(raw, top, inside, options, splits)
+        split_of = {name: split_of_folder(container_stem(name)) for name in names}
+        if any(split_of.values()):
+            _refuse_mixture(split_of, options)
+            return _find_splits(raw, top, inside, options, split_of, splits)
         if len(top.folders) == len(names) == 1:
             level = open_level(raw, top.at(names[0]))
             stems = [container_stem(name) for name in (*level.folders, *level.archives)]
@@ -133,46 +138,39 @@ def find_folders(raw: Path, options: FolderOptions) -> Found:
     # Archives alone may have split folders in them. Beside class folders they have classes.
     split = options.split_name if top.folders and not options.cut else ""
     containers = containers_of(top)
-    units = make_units(split or "all", split, containers, inside, stray)
-    described = _describe(printable(top.path) or "images", containers, stray)
+    units = make_units(split or "all", split, containers, inside, top.others)
+    described = _describe(printable(top.path) or "images", containers, top.others)
     announced = options.cut.splits if options.cut else (split,) if split else None
-    hint = options.hint if split else ()
-    return Found((described, *loose, *hint), tuple(units), announced, whole=True)
+    return Found((described,), tuple(units), announced, whole=True)
 
 
 def _find_splits(
-    raw: Path, top: Level, inside: str, options: FolderOptions, splits: Mapping[str, str]
+    raw: Path,
+    top: Level,
+    inside: str,
+    options: FolderOptions,
+    split_of: Mapping[str, str],
+    asked: Sequence[str] | None,
 ) -> Found:
     units: list[ContainerUnit] = []
-    unlabelled: list[Stray] = []
-    stray, description = _set_aside(top, options)
-    for split in in_usual_order({*splits.values()}):
+    stray, description = top.others, []
+    wanted = wanted_splits(in_usual_order({*split_of.values()}), asked)
+    for split in wanted:
         containers: list[Container] = []
-        names = [name for name in splits if splits[name] == split]
+        names = [name for name in split_of if split_of[name] == split]
         for name in names:
             if name in top.archives:
                 containers.append(Container(top.at(name)))
                 continue
             level = open_level(raw, top.at(name))
-            if not (level.folders or level.archives or level.images):
-                raise _nothing(raw, level)
-            advice = f"; if {printable(name)} is a class, give --split_folders never"
-            aside, loose = _set_aside(level, options, advice, split)
-            stray += aside
-            description += loose
+            _require_classes(raw, level, options, name)
+            stray = [*stray, *level.others]
             containers += containers_of(level)
-        if containers:
-            place = ", ".join(printable(top.at(name)) for name in names)
-            description.append(_describe(f"{split}: {place}", containers, stray))
-            units += make_units(split, split, containers, inside, stray)
-        else:
-            unlabelled += stray
+        place = ", ".join(printable(top.at(name)) for name in names)
+        description.append(_describe(f"{split}: {place}", containers, stray))
+        units += make_units(split, split, containers, inside, stray)
         stray = []
-    if not units:
-        raise SourceError(description[0])
-    units[0] = replace(units[0], stray=(*units[0].stray, *unlabelled))
-    found = in_usual_order({unit.split for unit in units})
-    return Found(tuple(description), tuple(units), found, whole=True)
+    return Found(tuple(description), tuple(units), wanted, whole=True)
 
 
 def _refuse_mixture(splits: Mapping[str, str], options: FolderOptions) -> None:
@@ -205,22 +203,23 @@ def refuse_wrapped_splits(place: str, inside: str, names: Collection[str]) -> No
         )
 
 
-def _set_aside(
-    level: Level, options: FolderOptions, advice: str = "", split: str = ""
-) -> tuple[list[Stray], list[str]]:
-    """What is no class of a directory, and what to say of images that so have no class.
-
-    These belong to the data, so they count; a table that may have their labels is refused.
-    """
+def _require_classes(raw: Path, level: Level, options: FolderOptions, split: str = "") -> None:
+    """Refuse a directory that holds images which have no class, or nothing, or a table."""
     images = [level.at(name) for name in level.images]
     refuse_listing(level.path, level.others, options, images)
-    stray: list[Stray] = [*level.others]
-    stray += [Unmatched("unlisted", path, level.path, split) for path in images]
-    said = (
-        f"images outside a class folder: {some_of(images)}; expected class folders or --listing "
-        f"FILE; move them into their class folder{advice}"
-    )
-    return stray, [said] if images else []
+    if images:
+        advice = f"; if {printable(split)} is a class, give --split_folders never" if split else ""
+        raise SourceError(
+            f"images outside a class folder: {some_of(images)}; expected class folders or "
+            "--listing FILE; move them into their class folder, or away, or name the splits that "
+            f"have classes with --splits{advice}"
+        )
+    if not (level.folders or level.archives):
+        found = some_of([entry.name for entry in level.others]) or "nothing"
+        raise SourceError(
+            f"no images in {printable(str(raw / level.path))}: found {found}; expected {_EXPECTED};"
+            " check --raw and --inside"
+        )
 
 
 def refuse_listing(
@@ -231,7 +230,7 @@ def refuse_listing(
     Raises:
         SourceError: there is one.
     """
-    suffixes = tuple(suffix for suffix in LISTING_FORMATS if suffix != ".txt")
+    suffixes = tuple(suffix for suffix in FORMATS if suffix != ".txt")
     tables = [entry.name for entry in ignored if entry.name.lower().endswith(suffixes)]
     if tables and not options.listing_ruled_out:
         table = printable("/".join(filter(None, (container, min(tables)))))
@@ -247,7 +246,7 @@ def make_units(
     split: str,
     containers: Iterable[Container],
     inside: str = "",
-    stray: Sequence[Stray] = (),
+    stray: Sequence[Ignored] = (),
 ) -> list[ContainerUnit]:
     """Put containers, at least one, into about 350 units, or, if there are very many, 64 into each.
 
@@ -276,19 +275,106 @@ def make_units(
     ]
 
 
-def _nothing(raw: Path, level: Level) -> SourceError:
-    found = some_of([entry.name for entry in level.others]) or "nothing"
-    return SourceError(
-        f"no images in {printable(str(raw / level.path))}: found {found}; expected {_EXPECTED}; "
-        "check --raw and --inside"
-    )
-
-
-def _describe(place: str, containers: Sequence[Container], stray: Sequence[Stray]) -> str:
+def _describe(place: str, containers: Sequence[Container], stray: Sequence[Ignored]) -> str:
     folders = sum(bool(container.prefix) for container in containers)
     archives = len(containers) - folders
     kinds = [counted(folders, "class folder")] if folders else []
     kinds += [counted(archives, "archive") + ", read in place"] if archives else []
-    ignored = [entry.name for entry in stray if isinstance(entry, Ignored)]
-    ignoring = f", ignoring {some_of(ignored)}" if ignored else ""
+    ignoring = f", ignoring {some_of([entry.name for entry in stray])}" if stray else ""
     return f"{place} ({' and '.join(kinds)}){ignoring}"
+
+
+def label_images(
+    container: Container,
+    split: str,
+    placed: Sequence[tuple[str, StoredImage]],
+    options: FolderOptions,
+    numbers: dict[str, int],
+    known: ClassList | None,
+) -> Iterator[tuple[str, Row]]:
+    """The split and the row of each image of a container.
+
+    The folders below the split tell the class. An archive's images that lie in no folder have the
+    archive's name as their class. Folders in an archive are splits only if every image is in one
+    that is named so, with a class folder below.
+
+    Args:
+        split: the split of all its images; empty if folders in the archive may tell.
+        placed: images by their path below where everything starts.
+        numbers: the number of each class; gets those that are new.
+        known: the only classes there may be; None if any may.
+
+    Raises:
+        SourceError: images lie partly in folders and partly not, in no class folder, in split
+            folders that contradict what else is known, or have an unknown class.
+    """
+    paths = [path for path, _ in placed]
+    wrapped = False
+    if paths and not container.prefix:
+        paths = _with_stem(container, paths)
+        wrapped = options.split_folders and _has_split_folders(container, split, paths, options)
+    unknown: set[str] = set()
+    for path, (_, image) in zip(paths, placed, strict=True):
+        top, _, rest = path.partition("/")
+        key = rest if wrapped else path
+        label = folder_of(key) if options.class_from == "path" else key.partition("/")[0]
+        if known is not None and label not in known.indices:
+            unknown.add(label)
+            continue
+        own = split_of_folder(top) if wrapped else split or options.split_name
+        group = folder_of(key) if options.group_by == "folder" else ""
+        if options.cut:
+            own = options.cut.split_of(group or key)
+        yield own, image.row(key, (numbers.setdefault(label, len(numbers)),), group=group)
+    if unknown and known is not None:
+        raise SourceError(
+            f"unknown class in {printable(container.path)}: {some_of(unknown)}; expected those of "
+            f"{known.place}; add what is missing there, or move it out of the raw directory"
+        )
+
+
+def _with_stem(container: Container, paths: list[str]) -> list[str]:
+    """The paths of an archive's images; of a class archive with its class before them."""
+    loose = [path for path in paths if "/" not in path]
+    if not loose:
+        return paths
+    if len(loose) < len(paths) or not container.stem:
+        raise SourceError(
+            f"images outside a class folder in {printable(container.path)}: {some_of(loose)}; "
+            "expected all its images in class folders, or, in an archive of one class, none; "
+            "make the archive again, or give --listing FILE"
+        )
+    return [f"{container.stem}/{path}" for path in paths]
+
+
+def _has_split_folders(
+    container: Container, split: str, paths: Sequence[str], options: FolderOptions
+) -> bool:
+    """Whether the first folder of every path is a split's, with a class folder below.
+
+    The split is often known already: ``train.tar`` may hold ``train/airfield/x.jpg``.
+    """
+    tops = {path.partition("/")[0] for path in paths}
+    splits = set(map(split_of_folder, tops))
+    depth = min(path.count("/") for path in paths)
+    if splits == {""}:
+        if not split and len(tops) == 1 and depth > 2:
+            folder = "/".join(filter(None, (options.inside, *tops)))
+            refuse_wrapped_splits(container.path, folder, {path.split("/")[1] for path in paths})
+        return False
+    mixed = "" in splits or depth < 2
+    if split and mixed:
+        return False  # all of them are classes
+    if mixed or (split and splits != {split}):
+        raise SourceError(
+            f"{printable(container.path)} has images in {some_of(tops)}, some of which could be "
+            f"splits ({SPLIT_FOLDERS}); expected all in <split>/<class>/"
+            f"{f', where the split is {split}' if split else ''}; make the archive again, or give "
+            "--split_folders never if they are classes"
+        )
+    if options.cut:
+        raise SourceError(
+            f"--fractions, but {printable(container.path)} has split folders: {some_of(tops)}; "
+            "expected one of the two; leave --fractions out, or name one of them with --inside"
+        )
+    return True

@@ -1,54 +1,40 @@
-"""A file that lists images, as rows of the index: CSV, TSV, JSON lines, Parquet, plain lines.
+"""A file that lists images, as rows of the index.
 
-The database reads it: cells are text, in the order of the file. What there are few of, labels and
-splits, is looked at once a distinct cell; the rest is SQL, which says what is wrong with a row.
+What there are few of, labels and splits, is looked at once a distinct cell; the rest is SQL, which
+says what is wrong with a row.
 """
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import re
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import lru_cache
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dataprep.datasets.base import Attribute, refuse_reserved
-from dataprep.datasets.folder.classes import ClassList
-from dataprep.datasets.folder.options import LISTING_FORMATS, FolderOptions
+from dataprep.datasets.folder.options import FolderOptions
+from dataprep.datasets.lists import FORMATS, ClassList, ListFile
 from dataprep.datasets.splits import split_name
 from dataprep.errors import SourceError
 from dataprep.system.messages import printable, some_of, unreadable
-from dataprep.system.regular_files import open_regular
 from dataprep.tables.arrow import ATTRIBUTE, MOST_ATTRIBUTES
-from dataprep.tables.database import identifier, open_database, quoted
+from dataprep.tables.database import identifier, open_database
 
 _ROWS: Final = 1 << 17  # rows at once
 _CELLS: Final = 1 << 17  # distinct cells that are remembered
-_LONGEST_LINE: Final = 1 << 21  # of a header; the database takes lines of 2 MB
+_MEANINGS: Final = ("path", "label", "split", "size", "group")  # of columns
 _LOOKS: Final = 16  # files looked up at once: on a network each takes a while
-_SHOWN: Final = 20  # columns in a message
-_DELIMITERS: Final = {"csv": ",", "tsv": "\t"}
-_LINE_ENDS: Final = "lines end in different ways, or in CR alone; expected LF or CR LF throughout"
 _MARK: Final = "attribute "  # before the name of an attribute, where columns have their meanings
-_PATH: Final = identifier("path")
-_LABEL: Final = identifier("label")
-_READ_LINES: Final = (  # no byte of a line but its end means anything
-    "(select rtrim(coalesce(line, ''), chr(13)) as line from read_csv({file}, auto_detect=false, "
-    "hive_partitioning=false, header=false, strict_mode=false, delim='\x01', quote='', escape='', "
-    "columns={{'line': 'VARCHAR'}}))"
-)
 
 # As `clean_path` does; null where that refuses a path.
 _KEY: Final = r"""case
@@ -89,8 +75,7 @@ class Listing:
         known: the only classes there may be; None if any may.
 
     Attributes:
-        path: where it is.
-        name: what messages call it.
+        file: what it is read through.
         columns: names of its columns by what they say: path, label, split, size, group.
 
     Raises:
@@ -98,23 +83,12 @@ class Listing:
     """
 
     def __init__(self, path: Path, options: FolderOptions, known: ClassList | None) -> None:
-        self.path = path
-        self.name = printable(path.name)
+        self.file = ListFile(path, FORMATS[path.suffix.lower()])
         self._options = options
         self._known = known
         self._labels = lru_cache(_CELLS)(self._labels_of)
-        self._format = LISTING_FORMATS[path.suffix.lower()]
-        self._file = quoted(path)
-        try:
-            self._names = self._column_names()
-        except UnicodeDecodeError as error:
-            raise SourceError(f"{self.name} is not UTF-8; save it as UTF-8") from error
-        except OSError as error:
-            raise unreadable(str(path), error) from error
-        except (ValueError, csv.Error) as error:
-            raise SourceError(f"{self.name}, line 1: {error}; correct the listing") from error
-        self.columns = _find_columns(self.name, self._names, options, plain=self._format == "txt")
-        self._own = _attribute_columns(self.name, self._names, self.columns, options)
+        self.columns = _find_columns(self.file, options)
+        self._own = _attribute_columns(self.file, self.columns, options)
 
     def attributes(self) -> tuple[Attribute, ...]:
         """What its columns say of each image: whole numbers, where all cells are, or text.
@@ -129,7 +103,7 @@ class Listing:
             f" and bool_or(trim({cell}) <> ''), false)"
             for cell in map(_marked, self._own)
         )
-        with open_database(None, [self.path]) as database, self._explaining():
+        with open_database(None, [self.file.path]) as database, self.file.explaining():
             query, values = self._cells()
             row = database.execute(f"select {whole} from ({query}) where not blank", values)
             kinds = row.fetchone() or ()
@@ -137,7 +111,7 @@ class Listing:
             Attribute(name, "int" if kind else "text")
             for name, kind in zip(self._own, kinds, strict=True)
         )
-        refuse_reserved(found, f"{self.name}: --attribute_columns")
+        refuse_reserved(found, f"{self.file.name}: --attribute_columns")
         return found
 
     def tables(
@@ -159,7 +133,10 @@ class Listing:
         )
         first = 0
         empty = True
-        with open_database(None, [self.path], ordered=True) as database, self._explaining():
+        with (
+            open_database(None, [self.file.path], ordered=True) as database,
+            self.file.explaining(),
+        ):
             query, values = self._query(own, raw / top)
             for batch in database.sql(query, params=values).to_arrow_reader(_ROWS):
                 rows = np.arange(first, first + len(batch))
@@ -169,98 +146,23 @@ class Listing:
                 empty = empty and not len(cells)
                 listed = self._listed(cells, attributes)
                 if packed:
-                    yield _with(listed.drop("size"), status="listed", container=self.name)
+                    yield _with(listed.drop("size"), status="listed", container=self.file.name)
                     continue
                 keys = listed["key"]
                 place = pc.binary_join_element_wise(top, keys, "/") if top else keys
-                listed = _with(listed, container=place, offset=0, reason=self.name)
+                listed = _with(listed, container=place, offset=0, reason=self.file.name)
                 if "size" in self.columns:
                     yield _with(listed, status="image", modified=0)
                 else:
                     yield from self._look_up(raw, listed)
         if empty:
-            raise SourceError(f"{self.name} lists no images; expected one image a line")
-
-    def _column_names(self) -> list[str]:
-        """The names in its header, a line, or, in JSON, of its first object."""
-        if self._format == "parquet":
-            with (
-                open_regular(self.path),
-                open_database(None, [self.path]) as database,
-                self._explaining(),
-            ):
-                found = database.execute(f"describe select * from {self._parquet}").fetchall()
-            return [name for name, *_ in found]
-        with open_regular(self.path) as file:
-            line = file.readline(_LONGEST_LINE).decode("utf-8-sig")
-        if "\0" in line:
-            raise ValueError("UTF-16 or no text; save it as UTF-8")
-        if self._format == "txt":
-            return ["path", "label"]
-        if self._format == "jsonl":
-            value = json.loads(line)
-            if not isinstance(value, dict):
-                raise ValueError("expected one JSON object a line")
-            return list(value)
-        if not line.strip():
-            raise ValueError("found nothing, expected a header and then one image a line")
-        if "\r" in line.rstrip("\r\n"):
-            raise ValueError(_LINE_ENDS)
-        delimiter = _DELIMITERS[self._format]
-        names = next(csv.reader([line], delimiter=delimiter))
-        others = ";,\t|".replace(delimiter, "")
-        if len(names) == 1 and (other := re.search(f"[{others}]", names[0])):
-            raise ValueError(f"cells are separated by {other[0]!r}, expected {delimiter!r}")
-        return names
-
-    @property
-    def _parquet(self) -> str:
-        return f"read_parquet({self._file}, binary_as_string=true, hive_partitioning=false)"
-
-    @property
-    def _has_json_labels(self) -> bool:
-        return self._format in ("jsonl", "parquet")
+            raise SourceError(f"{self.file.name} lists no images; expected one image a line")
 
     def _cells(self) -> tuple[str, dict[str, object]]:
-        """A query for the cells of its columns, as text; labels of JSON and Parquet as JSON.
-
-        And its parameters.
-        """
-        cells = dict.fromkeys(map(identifier, ("size", "group", "split")), "null::varchar")
-        blank = "false"
-        values: dict[str, object] = {}
-        wanted = [(identifier(meaning), name) for meaning, name in self.columns.items()]
-        wanted += [(_marked(attribute), name) for attribute, name in self._own.items()]
-        # Their own names may be any text, and the same twice.
-        places = [f"c{place}" for place in range(len(self._names))]
-        if self._format == "parquet":
-            source = f"{self._parquet} as given({', '.join(places)})"
-            for meaning, name in wanted:
-                cell = places[self._names.index(name)]
-                cells[meaning] = f"to_json({cell})" if meaning == _LABEL else f"{cell}::varchar"
-        elif self._format in _DELIMITERS:
-            columns = ", ".join(f"'{place}': 'VARCHAR'" for place in places)
-            source = (
-                f"read_csv({self._file}, auto_detect=false, hive_partitioning=false, header=true, "
-                f"delim='{_DELIMITERS[self._format]}', quote='\"', escape='\"', "
-                f"columns={{{columns}}})"
-            )
-            cells |= {meaning: places[self._names.index(name)] for meaning, name in wanted}
-        else:
-            source = _READ_LINES.format(file=self._file)
-            blank = "trim(line, ' ' || chr(9)) = ''"
-            if self._format == "jsonl":
-                source = f"(select line, try_cast(line as json) as object from {source})"
-                for number, (meaning, name) in enumerate(wanted):
-                    extract = "json_extract" if meaning == _LABEL else "json_extract_string"
-                    cells[meaning] = f"{extract}(object, $field{number})"
-                    values[f"field{number}"] = _pointer(name)
-            else:
-                # A path may have spaces, and so has that of Caffe's convert_imageset.
-                parts = "regexp_extract(line, '^(.*)[ \t]([^ \t]*)$', {})"
-                cells |= {_PATH: parts.format(1), _LABEL: parts.format(2)}
-        named = ", ".join(f"{cell} as {meaning}" for meaning, cell in cells.items())
-        return f"select {blank} as blank, {named} from {source}", values
+        """A query for the cells of its columns, and its parameters."""
+        wanted = {meaning: self.columns.get(meaning, "") for meaning in _MEANINGS}
+        wanted |= {f"{_MARK}{attribute}": name for attribute, name in self._own.items()}
+        return self.file.cells(wanted, as_json=("label",))
 
     def _query(self, more: str, top: Path) -> tuple[str, dict[str, object]]:
         """The rows as the rules have them, null where one is broken, and more columns.
@@ -293,7 +195,7 @@ class Listing:
         for name, expected in _NEEDED.items():
             if cells[name].null_count and (name == "key" or name in self.columns):
                 row = cells["row"].filter(cells[name].is_null())[0].as_py()
-                raise self._wrong(row, expected)
+                raise self.file.wrong(row, expected)
         split = cells["split"]
         if "split" in self.columns:
             split = self._by_cell(cells, "split", split_name, pa.string())
@@ -319,13 +221,13 @@ class Listing:
                 values.append(rule(cell))
             except ValueError as error:
                 row = cells["row"][pc.index(encoded.indices, code).as_py()]
-                raise self._wrong(row.as_py(), f"{name} {cell or 'empty'}: {error}") from error
+                raise self.file.wrong(row.as_py(), f"{name} {cell or 'empty'}: {error}") from error
         return pa.array(values, kind).take(encoded.indices)
 
     def _labels_of(self, cell: str) -> tuple[str, ...]:
         """The identifiers of the classes in a cell, sorted."""
         separator, none = self._options.label_separator, self._options.no_label
-        value = json.loads(cell) if cell and self._has_json_labels else cell
+        value = json.loads(cell) if cell and self.file.has_json else cell
         if isinstance(value, list) and not separator:
             raise ValueError(
                 "a list of labels, expected one label; with --label_separator, whatever it is, "
@@ -366,100 +268,56 @@ class Listing:
         images = images.filter(there)
         yield _with(images, modified=pc.divide(images["container_mtime"], 1_000_000_000))
         missing = listed.select(["key", "split"]).filter(pc.invert(there))
-        yield _with(missing, status="missing", container=self.name)
-
-    def _wrong(self, row: int, reason: str) -> SourceError:
-        """What is wrong with a row, named as an editor shows it: in CSV, cells may have lines."""
-        if self._format == "parquet":
-            place = f"row {row + 1}"
-        elif self._format in _DELIMITERS:
-            with self.path.open(encoding="utf-8", errors="replace", newline="") as text:
-                reader = csv.reader(text, delimiter=_DELIMITERS[self._format])
-                next(islice(filter(None, reader), row + 1, None))
-                place = f"line {reader.line_num}"
-        else:
-            place = f"line {row + 1}"
-        return SourceError(f"{self.name}, {place}: {printable(reason)}; correct the listing")
-
-    @contextmanager
-    def _explaining(self) -> Iterator[None]:
-        """Say in one line what the database cannot read, and where."""
-        try:
-            yield
-        except duckdb.OutOfMemoryException:
-            raise
-        except (duckdb.Error, pa.ArrowException, OSError) as error:
-            first, *more = filter(None, str(error).splitlines())
-            line = re.search(r"on Line: (\d+)", first)
-            place = f"{self.name}, line {line[1]}" if line else self.name
-            reason = "; ".join(more[:2]) if line else first
-            reason = _LINE_ENDS if "state machine" in first else reason
-            raise SourceError(f"{place}: {printable(reason)}; correct the listing") from error
+        yield _with(missing, status="missing", container=self.file.name)
 
 
-def _find_columns(
-    place: str, names: list[str], options: FolderOptions, *, plain: bool
-) -> dict[str, str]:
+def _find_columns(file: ListFile, options: FolderOptions) -> dict[str, str]:
     """The columns that the options name, or their defaults, by what they say."""
+    plain = file.form == "txt"  # its columns have no names that could be others
     split = options.split_column
-    columns = {  # the columns of plain lines have no names that could be others
+    columns = {
         "path": "path" if plain else options.path_column,
         "label": "label" if plain else options.label_column,
-        "split": split if split is not None else "split" if "split" in names else "",
-        "size": "size" if "size" in names else "",
+        "split": split if split is not None else "split" if "split" in file.columns else "",
+        "size": "size" if "size" in file.columns else "",
         "group": "" if options.group_by in ("path", "folder") else options.group_by,
     }
     columns = {meaning: name for meaning, name in columns.items() if name}
     for meaning, name in columns.items():
-        option = "group_by" if meaning == "group" else f"{meaning}_column"
-        _require_one(place, names, name, option)
+        file.require(name, "group_by" if meaning == "group" else f"{meaning}_column")
     if "split" in columns and options.cut is not None:
         raise SourceError(
-            f"{place} has a column {printable(columns['split'])}, and --fractions would cut other "
-            "splits; expected one of the two; leave --fractions out, or rename the column"
+            f"{file.name} has a column {printable(columns['split'])}, and --fractions would cut "
+            "other splits; expected one of the two; leave --fractions out, or rename the column"
         )
     return columns
 
 
 def _attribute_columns(
-    place: str, names: list[str], used: Mapping[str, str], options: FolderOptions
+    file: ListFile, used: Mapping[str, str], options: FolderOptions
 ) -> dict[str, str]:
     """The columns that are kept, by attribute: what is no letter or digit becomes ``_``."""
     own: Sequence[str] = options.attribute_columns
-    if own == ("all",) and "all" not in names:
+    if own == ("all",) and "all" not in file.columns:
         others = {name for meaning, name in used.items() if meaning != "group"}
-        own = [name for name in names if name and name not in others]
+        own = [name for name in file.columns if name and name not in others]
     columns = {re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_"): name for name in own}
     # The database makes no difference between A and a.
     told_apart = len({name.lower() for name in columns}) == len(own)
     if not (told_apart and len(own) <= MOST_ATTRIBUTES and all(map(ATTRIBUTE.fullmatch, columns))):
         raise SourceError(
-            f"{place}: --attribute_columns {some_of(own)} cannot be attributes; expected "
+            f"{file.name}: --attribute_columns {some_of(own)} cannot be attributes; expected "
             f"{MOST_ATTRIBUTES:,} at most, with 255 letters and digits at most that tell them "
             "apart; name fewer, or rename them"
         )
     for name in own:
-        _require_one(place, names, name, "attribute_columns")
+        file.require(name, "attribute_columns")
     return columns
-
-
-def _require_one(place: str, names: list[str], name: str, option: str) -> None:
-    if (count := names.count(name)) != 1:
-        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-        raise SourceError(
-            f"{place} has {count or 'no'} columns {printable(name)}, expected one; it has "
-            f"{', '.join(map(printable, names[:_SHOWN]))}{more}; name the right one with --{option}"
-        )
 
 
 def _marked(attribute: str) -> str:
     """An attribute's column in SQL, where columns are called by their meanings, too."""
     return identifier(f"{_MARK}{attribute}")
-
-
-def _pointer(name: str) -> str:
-    """A JSON pointer (RFC 6901) to a field."""
-    return "/" + name.replace("~", "~0").replace("/", "~1")
 
 
 def _text(cell: object) -> str:

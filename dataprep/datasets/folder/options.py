@@ -9,6 +9,7 @@ from typing import Final
 
 from dataprep.archives.listing import clean_path
 from dataprep.datasets.base import Option
+from dataprep.datasets.lists import FORMATS
 from dataprep.datasets.splits import SPLIT_FOLDERS, Cut, parse_seed, parse_share, split_name
 from dataprep.errors import UsageError
 from dataprep.system.messages import printable
@@ -97,16 +98,6 @@ OPTIONS: Final = (
 NO_LISTING: Final = "none"
 """The value of ``--listing`` that says that folders tell the classes."""
 
-LISTING_FORMATS: Final = {
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".parquet": "parquet",
-    ".txt": "txt",
-}
-"""What a listing is, by the suffix of its name."""
-
 _NEED_LISTING: Final = ("split_column", "label_separator", "no_label", "attribute_columns")
 
 
@@ -139,13 +130,6 @@ class FolderOptions:
     split_name: str
     cut: Cut | None
     group_by: str
-
-    @property
-    def hint(self) -> tuple[str, ...]:
-        """What could be done where nothing tells any splits."""
-        if self.cut or self.split_name != "train":
-            return ()
-        return ("no splits found: all images are train; see --fractions, which cuts them",)
 
 
 def parse_options(options: Mapping[str, str]) -> FolderOptions:
@@ -187,10 +171,10 @@ def _listing(options: Mapping[str, str]) -> Path | None:
             raise UsageError(f"--{alone[0]} needs --listing, the file it is about")
         return None
     path = Path(options["listing"])
-    if path.suffix.lower() not in LISTING_FORMATS:
+    if path.suffix.lower() not in FORMATS:
         raise UsageError(
             f"--listing {printable(path.name)}: expected a name that ends in "
-            f"{', '.join(LISTING_FORMATS)}; rename it"
+            f"{', '.join(FORMATS)}; rename it"
         )
     return path.absolute() if path.exists() else path
 

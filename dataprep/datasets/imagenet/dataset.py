@@ -15,8 +15,12 @@ from dataprep.archives.containers import list_archive, list_container, stat_fing
 from dataprep.archives.listing import basename
 from dataprep.archives.tar import Archive
 from dataprep.datasets.base import Dataset, Found, Option, ScanUnit, wanted_splits
-from dataprep.datasets.imagenet.labels import class_indices, validation_label
-from dataprep.datasets.imagenet.layout import ImageNetUnit, find_layouts
+from dataprep.datasets.imagenet.layout import (
+    ImageNetUnit,
+    class_indices,
+    find_layouts,
+    validation_label,
+)
 from dataprep.errors import SourceError
 from dataprep.system.messages import unreadable
 from dataprep.system.regular_files import open_regular

@@ -1,9 +1,11 @@
-"""The forms a split of ILSVRC2012 comes in: archives, class folders, and what lies between."""
+"""The forms a split of ILSVRC2012 comes in, and the labels that names tell in each of them."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -11,10 +13,10 @@ from dataprep.archives.containers import container_stem
 from dataprep.archives.listing import basename
 from dataprep.archives.tar import Archive, ArchiveMember, members
 from dataprep.datasets.base import ScanUnit
-from dataprep.datasets.imagenet.labels import class_indices
 from dataprep.datasets.raw_directory import Level, list_raw, open_level
 from dataprep.errors import SourceError
 from dataprep.system.messages import counted, printable, some_of
+from dataprep_schemas import imagenet_classes, imagenet_validation_synsets
 
 _ARCHIVES: Final = {"train": "ILSVRC2012_img_train.tar", "validation": "ILSVRC2012_img_val.tar"}
 _FOLDERS: Final = {"train": ("train",), "validation": ("validation", "val")}
@@ -23,6 +25,8 @@ _LOOKED_FOR: Final = {
     "validation": "ILSVRC2012_img_val.tar, validation/ILSVRC2012_val_*.JPEG or "
     "validation/<WordNet id>/*.JPEG (also val/)",
 }
+_VALIDATION_COUNT: Final = 50_000
+_NUMBERED: Final = re.compile(r"ILSVRC2012_val_([0-9]{8})\.[A-Za-z]+")
 _OTHER_SET: Final = "if it is another image set, prepare it with `dataprep folder`"
 
 
@@ -172,3 +176,29 @@ def _require_known(places: dict[str, str], expected: str) -> None:
             "ids of ILSVRC2012, such as n01440764; move it out of the raw directory; "
             f"{_OTHER_SET}"
         )
+
+
+@cache
+def class_indices() -> dict[str, int]:
+    """The 0-based class index of each WordNet id: its position among the 1000 sorted ids."""
+    return {synset: index for index, (synset, _) in enumerate(imagenet_classes())}
+
+
+def validation_label(name: str) -> int:
+    """The 0-based class index of a validation image, by the number in its name.
+
+    So any subset of the images keeps its labels.
+
+    Raises:
+        SourceError: its name has none.
+    """
+    match = _NUMBERED.fullmatch(name)
+    number = int(match[1]) if match else 0
+    if not 1 <= number <= _VALIDATION_COUNT:
+        raise SourceError(
+            f"validation image {printable(name)} has no number from 1 to {_VALIDATION_COUNT} to "
+            "look its label up; expected ILSVRC2012_val_00000001.JPEG to "
+            f"ILSVRC2012_val_{_VALIDATION_COUNT:08d}.JPEG; rename it, or sort the images into "
+            "folders named by their WordNet ids"
+        )
+    return class_indices()[imagenet_validation_synsets()[number - 1]]
