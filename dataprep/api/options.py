@@ -235,7 +235,7 @@ def _order() -> list[Option]:
 
 
 def _images() -> list[Option]:
-    filters = "[box|bilinear|bicubic|mitchell|lanczos]"
+    filters = "[box|bilinear|bicubic|lanczos]"
     encoding = "keep: valid images byte for byte. raw: pixels, for formats that store them."
     exif = (
         "auto: turn images upright where they are re-encoded. apply: re-encode images that are "
