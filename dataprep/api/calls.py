@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from dataprep.api.progress import Reporter, Tell, told
 from dataprep.errors import DatasetError, UsageError
-from dataprep.system.cores import usable_cores
+from dataprep.system.job_limits import usable_cores
 
 if TYPE_CHECKING:
     import click
@@ -315,7 +315,7 @@ class _Call:
 
         The niceness stays: only root can take it back.
         """
-        from dataprep.system.cores import be_nice
+        from dataprep.system.job_limits import be_nice
         from dataprep.system.throttle import io_limited
 
         if self.values["nice"] is not None:

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from random import SystemRandom
 
-from dataprep.system.cores import one_thread_each
+from dataprep.system.job_limits import one_thread_each
 
 one_thread_each(os.environ)
 

@@ -8,11 +8,11 @@ import sys
 
 import pytest
 
-from dataprep.system.cores import one_thread_each
+from dataprep.system.job_limits import one_thread_each
 
 _NICE = """
 import os, subprocess, sys, threading
-from dataprep.system.cores import be_nice
+from dataprep.system.job_limits import be_nice
 
 def niceness(number):
     return os.getpriority(os.PRIO_PROCESS, number)
