@@ -1,4 +1,4 @@
-"""What this process may use of the machine, cores and memory, and how nicely.
+"""What this process may use of the machine: cores and memory.
 
 A process sees all cores and all memory of the machine. The kernel makes it wait, or kills it, once
 its control group has used more than its bound. A scheduler may bind nothing, without a task plugin,
@@ -14,7 +14,6 @@ import math
 import os
 import re
 from collections.abc import Iterator, Mapping, MutableMapping
-from contextlib import suppress
 from pathlib import Path
 
 _THREADS = "OMP_NUM_THREADS"
@@ -150,22 +149,6 @@ def _read(path: Path) -> str:
         return path.read_text(errors="replace")
     except OSError:
         return ""
-
-
-def be_nice(level: int) -> None:
-    """Let other people's processes go first: run with this niceness, or with a higher one.
-
-    Threads and processes that are started from now on inherit it.
-
-    Args:
-        level: 0, as usual, to 19, the nicest.
-    """
-    # On Linux each thread has its own; libraries may have started some.
-    for thread in Path("/proc/self/task").iterdir():
-        number = int(thread.name)
-        with suppress(ProcessLookupError):  # ended meanwhile
-            if os.getpriority(os.PRIO_PROCESS, number) < level:
-                os.setpriority(os.PRIO_PROCESS, number, level)
 
 
 def one_thread_each(environ: MutableMapping[str, str]) -> None:
