@@ -78,7 +78,7 @@ def kind_of(data: bytes) -> str:
     )
 
 
-def decode(data: bytes, kind: str, max_pixels: int) -> tuple[Levels, int, bool]:
+def decode(data: bytes, kind: str, max_pixels: int) -> tuple[Levels, int]:
     """Decode the (first) image; alpha is dropped, not composited.
 
     Grey stays grey, palettes and CMYK become RGB; 16-bit RGB keeps the high byte.
@@ -88,8 +88,8 @@ def decode(data: bytes, kind: str, max_pixels: int) -> tuple[Levels, int, bool]:
         max_pixels: the limit, checked before anything is decoded; of TIFF at most the default.
 
     Returns:
-        The pixels, 8-bit grey or RGB, or 16-bit grey; the orientation by the EXIF tag, 1 to 8, not
-        applied; and whether there are more images behind this one.
+        The pixels, 8-bit grey or RGB, or 16-bit grey; and the orientation by the EXIF tag, 1 to 8,
+        not applied.
 
     Raises:
         ImageError: the file is damaged, or larger than `max_pixels`.
@@ -109,16 +109,7 @@ def decode(data: bytes, kind: str, max_pixels: int) -> tuple[Levels, int, bool]:
             raise ImageError(f"unsupported {kind}: 32 bits a sample, expected 8 or 16")
         levels = levels_of(image, grey=image.mode in ("1", "L", "LA", "La"))
         block = image.info.get("exif", b"").removeprefix(exif.HEAD) if kind == "WebP" else b""
-        turn = exif.orientation_of(data if kind == "TIFF" else block)
-        return levels, turn, _several(image)
-
-
-def _several(image: ImageFile.ImageFile) -> bool:
-    """Whether a second image follows; one that is damaged does not."""
-    try:
-        return bool(getattr(image, "is_animated", False))
-    except PILLOW_ERRORS:
-        return False
+        return levels, exif.orientation_of(data if kind == "TIFF" else block)
 
 
 def _webp_size(data: bytes) -> tuple[int, int]:

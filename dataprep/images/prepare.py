@@ -147,10 +147,10 @@ def _unusual(header: Header, recipe: Recipe, *, plain: bool) -> str:
 
 
 def _prepare_other(data: bytes, kind: str, recipe: Recipe) -> Prepared:
-    found, orientation, several = pillow.decode(data, kind, recipe.max_pixels)
+    found, orientation = pillow.decode(data, kind, recipe.max_pixels)
     turn = 1 if recipe.exif == "ignore" else orientation
     deep = found.dtype == np.uint16
-    words = ("16-bit " if deep else "") + kind + (" (its first image)" if several else "")
+    words = f"16-bit {kind}" if deep else kind
     kept = deep and recipe.depth == "keep" and recipe.color != "rgb"
     levels = found if kept else pixels.eight_bits(found)
     return _store(levels, recipe, recipe.target(kind), turn, _misplaced(words, recipe))
