@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 import tarfile
 from collections.abc import Callable
-from random import Random
 
 from tests.fuzz import raw_readers as raw
 
@@ -33,17 +32,6 @@ def _going_back() -> bytes:
     return bytes(data)
 
 
-_HOSTS = (
-    *(
-        "n[0-9999999999]",
-        "n" + "[0-999]" * 5,
-        "n[0-1],[",
-        f"n[0-{2**63}]",
-        f"n[{'0' * 4000}-999999]",
-    ),
-    ",".join(["n[0-99999]"] * 99),
-)
-
 PAST: dict[str, Callable[[], dict[str, bytes]]] = {
     "tar": lambda: {
         "1 MB of digits": _pax(b"1" * 10**6),
@@ -57,8 +45,4 @@ PAST: dict[str, Callable[[], dict[str, bytes]]] = {
         **{f"{count} points": _restarts(count) for count in (0, 9, 2**31, 2**32 - 1)},
     },
     "boxes": lambda: {"a blank line": b"a.JPEG,0,0,1,1\n\n", "a long field": b"a" * 140_000},
-    "environment": lambda: {
-        hosts[:20]: f"SLURM_JOB_ID=1\nSLURM_NODELIST={hosts}".encode() for hosts in _HOSTS
-    },
-    "radiograph lists": lambda: {"no bytes": b"", "noise": Random(0).randbytes(1000)},
 }

@@ -10,7 +10,6 @@ import zipfile
 import zlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -23,15 +22,11 @@ from pyarrow import parquet
 from dataprep.archives.containers import list_container
 from dataprep.archives.listing import Listing
 from dataprep.archives.reading import close_archives, read_image
-from dataprep.datasets.chestxray14.lists import Lists, read_listed
 from dataprep.datasets.folder.classes import load_class_list
 from dataprep.datasets.folder.dataset import Folder
 from dataprep.datasets.imagenet.dataset import ImageNet, read_bounding_boxes
-from dataprep.datasets.splits import Cut
 from dataprep.errors import DataprepError
 from dataprep.images import Recipe, Resize, prepare
-from dataprep.staging.schedulers import expand_hosts, find_job, find_launch
-from dataprep.synthesize.chestxray14 import synthesize_chestxray14
 
 NEXT = b"\n=== next file ===\n"
 """Between the files of an input that has several."""
@@ -253,26 +248,6 @@ def read_boxes(data: bytes, place: Path) -> None:
     read_bounding_boxes(place / "boxes.csv")
 
 
-def radiograph_lists() -> list[bytes]:
-    with tempfile.TemporaryDirectory() as place:
-        synthesize_chestxray14(Path(place), patients=4, archives=1, size=8)
-        return [NEXT.join((Path(place) / name).read_bytes() for name in _LISTS)]
-
-
-_LISTS = (
-    *("Data_Entry_2017_v2020.csv", "train_val_list.txt", "test_list.txt", "BBox_List_2017.csv"),
-)
-
-
-def read_radiograph_lists(data: bytes, place: Path) -> None:
-    paths = [place / name for name in _LISTS]
-    for path, content in zip(paths, (*data.split(NEXT, 3), b"", b"", b""), strict=False):
-        path.write_bytes(content)
-    labels, *sides, boxes = paths
-    cut = Cut(0, (("validation", Fraction(1, 4)),), "train")
-    read_listed(Lists(labels, tuple(sides), boxes), cut)
-
-
 def listings(form: str) -> list[bytes]:
     if form == "parquet":
         columns = {"path": ["a/1.jpg", "b/2.jpg"], "label": ["a", "b|c"], "age": [1, None]}
@@ -305,25 +280,3 @@ def class_lists() -> list[bytes]:
 def read_class_list(data: bytes, place: Path) -> None:
     (place / "classes.txt").write_bytes(data)
     load_class_list(place / "classes.txt")
-
-
-def environments() -> list[bytes]:
-    return [
-        b"SLURM_JOB_ID=7\nSLURM_JOB_NODELIST=n[0-2,5],m-a[01-10]b,r[0-1]n[00-03]\nSLURM_NNODES=4",
-        b"SLURM_JOB_ID=7\nSLURM_STEP_ID=0\nSLURM_PROCID=3\nPMI_RANK=3\nSLURM_NODELIST=a,b",
-        b"LSB_JOBID=5\nLSB_JOBINDEX=2\nLSB_MCPU_HOSTS=a 4 b 4\nOMPI_COMM_WORLD_RANK=1\n"
-        b"OMPI_COMM_WORLD_SIZE=2\nOMPI_COMM_WORLD_LOCAL_RANK=1",
-        b"PBS_JOBID=1.server\nPBS_NODEFILE=nodes\nPBS_NODENUM=1\nPBS_NUM_NODES=2\nPALS_RANKID=1\n"
-        b"PALS_LOCAL_RANKID=0\nPMI_SIZE=2",
-    ]
-
-
-def read_environment(data: bytes, _: Path) -> None:
-    lines = data.decode(errors="surrogateescape").split("\n")
-    environment = dict(line.partition("=")[::2] for line in lines)
-    for look in (find_job, find_launch):
-        with suppress(DataprepError):
-            look(environment)
-    for text in environment.values():
-        with suppress(ValueError):
-            expand_hosts(text)

@@ -54,7 +54,6 @@ TARGETS = {
         Target(
             "boxes", lambda: [b"n00007846_64193.JPEG,0.1,0.2,0.5,1\n" * 3], raw.read_boxes, 4000
         ),
-        Target("radiograph lists", raw.radiograph_lists, raw.read_radiograph_lists, 50),
         *(
             Target(
                 f"listing.{form}",
@@ -65,7 +64,6 @@ TARGETS = {
             for form, count in _LISTINGS.items()
         ),
         Target("classes", raw.class_lists, raw.read_class_list, 1000),
-        Target("environment", raw.environments, raw.read_environment, 1000),
         Target("meeting", meeting.messages, meeting.meet, 3000, memory=64),
         Target(
             "documents",

@@ -17,8 +17,9 @@ _FILES = [path for path in CORPUS.rglob("*") if path.is_file()]
 # Each takes a bound or an answer away, or brings a crash; the target of that name must tell.
 _PLANTED = {
     "tar": ("import tarfile, dataprep.archives.tar as it; it._DAMAGE = ()", "Error"),
-    "environment": (
-        "import dataprep.staging.schedulers as it; it._MOST_HOSTS = 10**30",
+    "boxes": (
+        "import tests.fuzz.raw_readers as it; old = it.read_bounding_boxes; it.read_bounding_boxes "
+        "= lambda path: path.stat().st_size > 200 and next(filter(None, iter(int, 1))) or old(path)",
         "over 5 s",
     ),
     "png": (
