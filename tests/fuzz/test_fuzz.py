@@ -18,8 +18,9 @@ _FILES = [path for path in CORPUS.rglob("*") if path.is_file()]
 _PLANTED = {
     "tar": ("import tarfile, dataprep.archives.tar as it; it._DAMAGE = ()", "Error"),
     "boxes": (
-        "import tests.fuzz.raw_readers as it; old = it.read_bounding_boxes; it.read_bounding_boxes "
-        "= lambda path: path.stat().st_size > 200 and next(filter(None, iter(int, 1))) or old(path)",
+        "import tests.fuzz.raw_readers as it; old = it.read_bounding_boxes\n"
+        "it.read_bounding_boxes = lambda path: path.stat().st_size > 200 and "
+        "next(filter(None, iter(int, 1))) or old(path)",
         "over 5 s",
     ),
     "png": (
