@@ -1,4 +1,4 @@
-"""How much of the machine a command takes."""
+"""How much of the machine a command takes: --io_limit."""
 
 from __future__ import annotations
 
