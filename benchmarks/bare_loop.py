@@ -26,7 +26,7 @@ from pathlib import Path
 import google_crc32c
 
 from benchmarks import raw_sets
-from dataprep.images import Resize, codecs, jpeg, pixels
+from dataprep.images import Resize, jpeg, pixels
 from dataprep.images.recipe import CHROMA
 
 _SHARD = 140_000_000  # bytes
@@ -80,7 +80,7 @@ def _write(files: list[str], prefix: str, kind: str) -> None:
         data = os.read(descriptor, os.fstat(descriptor).st_size)
         os.close(descriptor)
         if kind == "bitstream":
-            codecs.fast_scan(data)
+            jpeg.fast_scan(data)
         digest.update(data)
         google_crc32c.value(data)
         pieces.append(data)
@@ -94,10 +94,10 @@ def _write(files: list[str], prefix: str, kind: str) -> None:
 def _resize_all(images: list[bytes]) -> None:
     for data in images:
         is_grey = jpeg.read_frame(data).components == 1
-        decoded = codecs.fast_decode(data, "GRAY" if is_grey else "RGB")
+        decoded = jpeg.fast_decode(data, "GRAY" if is_grey else "RGB")
         height, width = decoded.shape[:2]
         size = pixels.target_size(width, height, Resize(256))
-        codecs.to_jpeg(pixels.resized(decoded, size, "bicubic"), _QUALITY, CHROMA)
+        jpeg.encode(pixels.resized(decoded, size, "bicubic"), _QUALITY, CHROMA)
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ BEAM = ("--", "--job_name=test")
 THOROUGH = (
     *("dask", "interop", "slurm", "docs/test_guides.py", "review/test_loaders.py"),
     *("cli/test_formats.py", "cli/test_resources.py"),
-    *("faults/test_changed_meanwhile.py", "faults/test_failing_sink.py"),
+    "faults/test_changed_meanwhile.py",
     *("faults/test_growing.py", "faults/test_kill.py"),
     *("pipelines/test_formats.py", "pipelines/test_invariance_radiographs.py"),
     *("pipelines/test_network_denied.py", "pipelines/test_portable_runner.py"),

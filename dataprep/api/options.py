@@ -167,11 +167,8 @@ def chosen_striping(values: Mapping[str, Any]) -> Striping:
     """What the Lustre options say; by default automatic, and silent where there is no Lustre."""
     from dataprep.system.lustre import Striping
 
-    count, most, pool = (
-        values[name] for name in ("lustre_stripe", "lustre_max_stripes", "lustre_pool")
-    )
-    asked = (count, most, pool) != (None, None, None)
-    return Striping(count=count or "auto", most=most, pool=pool or "", asked=asked)
+    count, pool = values["lustre_stripe"], values["lustre_pool"]
+    return Striping(count=count or "auto", pool=pool or "", asked=bool(count or pool))
 
 
 def _own_option(option: DatasetOption) -> Option:
@@ -235,7 +232,7 @@ def _order() -> list[Option]:
 
 
 def _images() -> list[Option]:
-    filters = "[box|bilinear|bicubic|mitchell|lanczos]"
+    filters = "[box|bilinear|bicubic|lanczos]"
     encoding = "keep: valid images byte for byte. raw: pixels, for formats that store them."
     exif = (
         "auto: turn images upright where they are re-encoded. apply: re-encode images that are "
@@ -326,7 +323,6 @@ def _machine() -> list[Option]:
         "Cores of this machine to use; with one of Beam's runners, threads of each of its workers. "
         f"Dask's workers have threads of their own. {_ALL_CORES}"
     )
-    nice = "Niceness to run with, so that other processes of this machine go first."
     limit = (
         "Bytes a second that all processes on this machine together may read and write, e.g. "
         "200MB. [default: no limit]"
@@ -339,7 +335,6 @@ def _machine() -> list[Option]:
     table = [
         number("workers", "N", workers),
         option("io_limit", limit, type=byte_size(_LEAST_RATE), metavar="SIZE"),
-        option("nice", nice, type=click.IntRange(0, 19), metavar="N", rare=True),
         directory("build_dir", "DIR", build, type=there, rare=True),
     ]
     return in_section("This machine", table)
@@ -366,10 +361,9 @@ def _cluster() -> list[Option]:
     stripe = (
         "Lustre layout of the directories that are written. auto: by the size of the files, "
         "unless the site has a progressive layout. COUNT: this many stripes, -1: all targets. "
-        "pfl: a progressive layout. off: set none. [default: auto, but a layout that was chosen "
-        "before is kept]"
+        "off: set none. [default: auto, but a layout that was chosen before is kept]"
     )
-    kind, metavar = stripes("auto", "pfl", "off"), "[auto|COUNT|pfl|off]"
+    kind, metavar = stripes("auto", "off"), "[auto|COUNT|off]"
     table = [
         option("runner", runner, default="direct", metavar="NAME"),
         option("dask_client_address", address, metavar="ADDRESS", rare=True),
@@ -377,16 +371,12 @@ def _cluster() -> list[Option]:
         option("dask_slurm", slurm, metavar="WHAT", rare=True),
         option("dask_timeout", timeout, type=seconds, metavar="SECONDS", rare=True),
         option("lustre_stripe", stripe, type=kind, metavar=metavar, rare=True),
-        *lustre_limits(),
+        lustre_pool(),
     ]
     return in_section("Cluster", table)
 
 
-def lustre_limits() -> list[Option]:
-    """How far a layout may go; also of ``dataprep stripe``."""
-    most = "Most stripes that a file may have, e.g. the site's limit."
+def lustre_pool() -> Option:
+    """Also of ``dataprep stripe``."""
     pool = "Pool of the targets to use, where the site has several, e.g. flash."
-    return [
-        number("lustre_max_stripes", "N", most, rare=True),
-        option("lustre_pool", pool, metavar="NAME", rare=True),
-    ]
+    return option("lustre_pool", pool, metavar="NAME", rare=True)

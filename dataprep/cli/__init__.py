@@ -25,7 +25,7 @@ from dataprep.api.parameters import meant
 from dataprep.api.progress import forget_stdout
 from dataprep.cli.output import open_streams, say
 from dataprep.errors import DataprepError, UsageError
-from dataprep.system.cores import one_thread_each
+from dataprep.system.job_limits import one_thread_each
 from dataprep.system.messages import refusal
 from dataprep.version import __version__
 

@@ -17,9 +17,8 @@ from dataprep.errors import DataprepError
 from dataprep.plugins import OUR_PACKAGE
 from dataprep.staging.placement import find_placement
 from dataprep.staging.schedulers import find_job
-from dataprep.system.cores import usable_cores
 from dataprep.system.filesystems import filesystem_of, scratch_conventions, space_of
-from dataprep.system.job_limits import available_memory, group_cores, group_memory
+from dataprep.system.job_limits import available_memory, group_cores, group_memory, usable_cores
 from dataprep.system.messages import sized, some_of
 from dataprep.version import __version__
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from dataprep.api.options import lustre_limits
+from dataprep.api.options import lustre_pool
 from dataprep.api.parameters import byte_size, option, stripes
 from dataprep.cli.output import say
 from dataprep.errors import DatasetError, UsageError
@@ -37,7 +37,6 @@ def _stripe(directory: Path, **options: Any) -> None:
     striping = Striping(
         count=options["count"],
         stripe_size=options["stripe_size"],
-        most=options["lustre_max_stripes"],
         pool=options["lustre_pool"] or "",
         asked=True,
     )
@@ -67,8 +66,8 @@ def _stripe(directory: Path, **options: Any) -> None:
     if refused := outcomes.count(False):
         raise DatasetError(
             f"{refused} of {counted(len(plans), 'directory', 'directories')} did not get the "
-            "layout that was asked for; ask for what the site allows (--count, "
-            "--lustre_max_stripes, --lustre_pool), or go on with what is in force"
+            "layout that was asked for; ask for what the site allows (--count, --lustre_pool), "
+            "or go on with what is in force"
         )
     if moving:
         say(
@@ -95,19 +94,19 @@ def _files_in(root: Path) -> dict[Path, int]:
 def _options() -> list[click.Option]:
     count = (
         "Stripes a file. auto: 1 for files below 1 GiB and more for larger ones, unless DIR has a "
-        "progressive layout; -1: on all targets; pfl: a progressive layout."
+        "progressive layout; -1: on all targets."
     )
     largest = (
         "Of the largest file that will be there, e.g. 42GB. [default: that of the files there; "
         "else a shard's, 150MB]"
     )
-    kind, metavar = stripes("auto", "pfl"), "[auto|COUNT|pfl]"
+    kind, metavar = stripes("auto"), "[auto|COUNT]"
     size = "E.g. 1MiB; a multiple of 64KiB."
     return [
         option("count", count, type=kind, default="auto", metavar=metavar),
         option("stripe_size", size, type=byte_size(), default="4MiB", metavar="SIZE"),
         option("file_size", largest, type=byte_size(), metavar="SIZE"),
-        *lustre_limits(),
+        lustre_pool(),
     ]
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataprep.images.codecs import codec_versions
-from dataprep.images.prepare import Note, Prepared, prepare
+from dataprep.images.prepare import Note, Prepared, codec_versions, prepare
 from dataprep.images.recipe import Recipe, Resize
 from dataprep.images.statistics import Measured, Statistics
 

@@ -1,16 +1,75 @@
-"""From a stored image back to pixels, for everything that reads finished data sets."""
+"""What a stored image is: its header, its orientation, what it tells of people; and its pixels.
+
+For everything that reads finished data sets.
+"""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Literal
 
 import numpy as np
 
 from dataprep.errors import ImageError
-from dataprep.images import codecs, png
+from dataprep.images import exif, jpeg, png
 from dataprep.images.pixels import Pixels, eight_bits, packed, recolored, require_size, upright
 from dataprep.images.recipe import MAX_PIXELS
-from dataprep.images.sniff import orientation_of, sniff
+
+_TEXTS = frozenset({b"tEXt", b"zTXt", b"iTXt"})
+_SEGMENTS = (
+    ("XMP", jpeg.APP1, b"http://ns.adobe.com/x"),
+    ("IPTC", 0xED, b"8BIM\4\4"),  # one of Photoshop's resources
+    ("JPEG comment", jpeg.COM, b""),
+)
+
+
+def sniff(data: bytes) -> jpeg.Frame | png.Header:
+    """Read the header: its format, the size, and whether it is grey.
+
+    Raises:
+        ImageError: it is neither a JPEG nor a PNG, or its header is damaged.
+    """
+    if data.startswith(jpeg.MAGIC):
+        return jpeg.read_frame(data)
+    if data.startswith(png.MAGIC):
+        return png.read_header(data)
+    raise ImageError(f"neither JPEG nor PNG: it begins with {data[:8]!r}")
+
+
+def orientation_of(data: bytes) -> int:
+    """Orientation, 1 to 8, of a JPEG or PNG; 1 if it says none, or is unreadable."""
+    return exif.orientation_of(_exif_of(data))
+
+
+def metadata_of(data: bytes) -> tuple[str, ...]:
+    """What a JPEG or PNG has beside pixels that its owner should know of; never the values.
+
+    ``EXIF orientation 6`` if it is not 1, ``EXIF GPS``, ``PNG text`` and the like.
+    """
+    found: list[str] = []
+    with suppress(ImageError):
+        if data.startswith(png.MAGIC):
+            chunks = png.split(data)
+            found = exif.traits_of(chunks.exif) + ["PNG text"] * (
+                not _TEXTS.isdisjoint(chunks.names)
+            )
+        elif data.startswith(jpeg.MAGIC):
+            found = exif.traits_of(_exif_of(data))
+            for marker, start, end in jpeg.segments(data):
+                body = data[start:end]
+                found += [name for name, code, key in _SEGMENTS if code == marker and key in body]
+    return tuple(dict.fromkeys(found))
+
+
+def _exif_of(data: bytes) -> bytes:
+    """The first EXIF block, in TIFF form; empty without one."""
+    with suppress(ImageError):
+        if data.startswith(png.MAGIC):
+            return png.split(data).exif
+        for marker, start, end in jpeg.segments(data) if data.startswith(jpeg.MAGIC) else ():
+            if marker == jpeg.APP1 and data.startswith(exif.HEAD, start + 4):
+                return data[start + 4 + len(exif.HEAD) : end]
+    return b""
 
 
 def to_pixels(
@@ -48,7 +107,7 @@ def to_pixels(
     if isinstance(found, png.Header):
         stored = eight_bits(png.decode(found, png.split(data)))
     else:
-        stored, _ = codecs.decode(data, found, grey=color == "gray")
+        stored, _ = jpeg.decode(data, found, grey=color == "gray")
     return packed(recolored(upright(stored, orientation_of(data)), color))
 
 
@@ -58,7 +117,7 @@ def raw_to_png(data: bytes, height: int, width: int) -> bytes:
     Raises:
         ImageError: the number of bytes fits neither.
     """
-    return codecs.to_png(_viewed(data, height, width))
+    return png.encode(_viewed(data, height, width))
 
 
 def _viewed(data: bytes, height: int, width: int) -> Pixels:

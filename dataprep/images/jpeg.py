@@ -1,18 +1,34 @@
-"""The structure of a JPEG file: its markers, read without decoding a pixel.
+"""JPEG files: their markers, read as libjpeg finds them; decoding by two decoders, and encoding.
 
-Markers are found the way libjpeg finds them (``next_marker`` in its ``jdmarker.c``): bytes
-that belong to no segment are skipped, so that a file it tolerates is tolerated here.
+libjpeg-turbo through simplejpeg is fast, runs without the GIL and names the first thing it
+dislikes, but it stops at mere warnings that TensorFlow, Pillow and every published ImageNet
+pipeline live with. So whatever it dislikes is given to Pillow, whose libjpeg decides; and
+what Pillow lets pass though its data ran out (TensorFlow does not) is refused as well.
+
+Bytes between two segments are skipped (``next_marker`` in libjpeg's ``jdmarker.c``), so that a file
+that libjpeg tolerates is tolerated here.
 """
 
 from __future__ import annotations
 
+import io
 import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final, Literal, cast
+
+import numpy as np
+
+# It ships stubs for its extension module but no py.typed, so type checkers may not use them.
+import simplejpeg  # type: ignore[import-untyped]
+from PIL.JpegImagePlugin import JpegImageFile
 
 from dataprep.errors import ImageError
+from dataprep.images.fingerprint import SMALLEST, small_grey
+from dataprep.images.pillow import decoding, levels_of
+from dataprep.images.pixels import Pixels, padded
+from dataprep.images.recipe import MAX_SIDE
 
 MAGIC = b"\xff\xd8\xff"
 APP0, APP1, APP14, COM = 0xE0, 0xE1, 0xEE, 0xFE
@@ -31,6 +47,10 @@ _MOST_SCANS = 100  # libjpeg writes 10, jpegrescan's and mozjpeg's searches up t
 # What can follow a scan, with reserved codes left out: resynchronising to a restart marker
 # skips those, and elsewhere the decoder refuses them.
 _AFTER_SCAN = re.compile(rb"\xff[\xc0-\xcf\xd8-\xfe]")
+_ROWS: Final = 64
+_OUT_OF_DATA = "Premature end of JPEG file"  # libjpeg's JWRN_JPEG_EOF
+# What the TurboJPEG interface cannot do though libjpeg can: unusual sampling factors.
+_LIMITS = ("Could not determine subsampling level", "Unsupported color conversion request")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +134,7 @@ def read_frame(data: bytes) -> Frame:
     raise AssertionError("segments() ends with a scan or an error")
 
 
-def reaches_end(data: bytes, scan: int) -> bool:
+def _reaches_end(data: bytes, scan: int) -> bool:
     """Whether a decoder that reads marker by marker meets the end-of-image marker.
 
     A chance 0xFFD9 inside a later segment is no end: TensorFlow's decoder runs out of
@@ -164,3 +184,134 @@ def _frame(data: bytes, marker: int, start: int, end: int) -> tuple[int, int, in
 
 def _number(data: bytes, at: int) -> int:
     return int.from_bytes(data[at : at + 2], "big")
+
+
+def check_bitstream(data: bytes, frame: Frame) -> tuple[Pixels, str | None]:
+    """Judge a JPEG by running its whole entropy decoder at 1/8 scale.
+
+    Returns:
+        A small grey version of the image, and the decoder's warning if there is one that does not
+        make the image unusable.
+
+    Raises:
+        ImageError: TensorFlow or Pillow would refuse the image.
+    """
+    try:
+        return fast_scan(data), None
+    except ValueError as error:
+        found, warning = _second_opinion(data, frame, str(error))
+        return small_grey(found), warning
+
+
+def decode(data: bytes, frame: Frame, *, grey: bool) -> tuple[Pixels, str | None]:
+    """Decode at full scale with libjpeg's accurate DCT and smooth chroma upsampling.
+
+    The pixels, CMYK's and YCCK's too, are exactly those of TensorFlow's ``decode_jpeg`` with
+    ``dct_method="INTEGER_ACCURATE"``; its default, the fast DCT, is off by up to 12 levels.
+
+    Args:
+        grey: whether luma is enough; RGB may still come back.
+
+    Returns:
+        The pixels, and the decoder's warning if there is one.
+
+    Raises:
+        ImageError: the image is unusable.
+    """
+    if frame.components == 4:
+        _, warning = check_bitstream(data, frame)
+        return decode_with_pillow(data, frame), warning
+    try:
+        return fast_decode(data, "GRAY" if grey or frame.components == 1 else "RGB"), None
+    except ValueError as error:
+        return _second_opinion(data, frame, str(error))
+
+
+def _second_opinion(data: bytes, frame: Frame, words: str) -> tuple[Pixels, str | None]:
+    """The pixels of a JPEG that the fast decoder complains about, and its words if they count.
+
+    They do not if they tell of the fast decoder and not of the image.
+
+    Raises:
+        ImageError: the image is unusable.
+    """
+    if words == _OUT_OF_DATA or not _reaches_end(data, frame.scan):
+        raise ImageError(f"truncated JPEG: {words}")
+    pixels = decode_with_pillow(data, frame)
+    return pixels, None if any(limit in words for limit in _LIMITS) else words
+
+
+def decode_with_pillow(data: bytes, frame: Frame) -> Pixels:
+    """Decode at full scale with the reference decoder; CMYK and YCCK become RGB.
+
+    Raises:
+        ImageError: Pillow refuses the image, or finds another size than the header's.
+    """
+    with decoding("JPEG"), JpegImageFile(io.BytesIO(without_metadata(data))) as image:
+        if image.size != (frame.width, frame.height):
+            raise ImageError(f"broken JPEG: two sizes, {image.size} in its second header")
+        if image.mode == "CMYK":
+            return _rgb_of_inks(np.asarray(image), adobe="adobe" in image.info)
+        return levels_of(image, grey=image.mode == "L")
+
+
+def _rgb_of_inks(inks: Pixels, *, adobe: bool) -> Pixels:
+    """RGB from CMYK as TensorFlow's decoder does it: light let through, times black, rounded down.
+
+    Pillow takes every file for one of Adobe's, which store light and not ink.
+    """
+    found = np.empty((*inks.shape[:2], 3), np.uint8)
+    for top in range(0, len(inks), _ROWS):  # in 16 bits all at once needs four times the memory
+        some = inks[top : top + _ROWS]
+        wide = (255 - some if adobe else some).astype(np.uint16)
+        found[top : top + _ROWS] = wide[..., :3] * wide[..., 3:] // 255
+    return found
+
+
+def fast_decode(data: bytes, space: Literal["GRAY", "RGB"]) -> Pixels:
+    """Decode at full scale with libjpeg's accurate DCT and smooth chroma upsampling.
+
+    Args:
+        space: what to decode to; colour to ``GRAY`` gives luma.
+
+    Returns:
+        The pixels; RGB is `padded`.
+
+    Raises:
+        ValueError: the data is damaged, or the decoder warns; its first words.
+    """
+    decoded = simplejpeg.decode_jpeg(data, "GRAY" if space == "GRAY" else "RGBX", strict=True)
+    return cast(Pixels, decoded[:, :, 0] if space == "GRAY" else decoded[:, :, :3])
+
+
+def fast_scan(data: bytes) -> Pixels:
+    """Run the whole entropy decoder, making a grey image at 1/8 scale or of 16 pixels.
+
+    The parts that cost the most, full inverse DCT, upsampling and colour conversion, are
+    all left out. Errors are those of `fast_decode`.
+    """
+    smallest = {"min_height": SMALLEST, "min_width": SMALLEST}
+    quick = {"fastdct": True, "fastupsample": True, **smallest}
+    return cast(Pixels, simplejpeg.decode_jpeg(data, "GRAY", strict=True, **quick)[:, :, 0])
+
+
+def encode(pixels: Pixels, quality: int, chroma: str) -> bytes:
+    """Encode as baseline JPEG without metadata; grey stays one component.
+
+    Args:
+        pixels: uint8, (height, width) or (height, width, 3).
+        quality: 1 to 100.
+        chroma: subsampling of the colour planes, ``420`` or ``444``.
+
+    Raises:
+        ImageError: a side is longer than a JPEG can have.
+    """
+    height, width = pixels.shape[:2]
+    if max(height, width) > MAX_SIDE:
+        raise ImageError(f"{width}x{height} pixels: a side of a JPEG has at most {MAX_SIDE}")
+    whole, space = padded(pixels), "RGBX"
+    if whole is None:
+        whole, space = np.ascontiguousarray(pixels), "RGB"
+    if pixels.ndim == 2:
+        whole, space, chroma = whole[:, :, np.newaxis], "GRAY", "Gray"
+    return cast(bytes, simplejpeg.encode_jpeg(whole, quality, space, chroma))

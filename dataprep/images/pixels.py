@@ -41,7 +41,6 @@ if fast is not None:
             "box": fast.FilterType.box,
             "bilinear": fast.FilterType.bilinear,
             "bicubic": fast.FilterType.catmull_rom,  # Pillow's bicubic, a = -0.5
-            "mitchell": fast.FilterType.mitchell,
             "lanczos": fast.FilterType.lanczos3,  # Pillow's as well
         }.items()
     }
@@ -114,7 +113,6 @@ def resized(pixels: NDArray[Level], size: tuple[int, int], name: Filter) -> NDAr
     Args:
         pixels: uint8, or grey in uint16.
         size: in pixels, at least 1.
-        name: ``mitchell`` is missing where Pillow serves, see `resampler`.
 
     Returns:
         New pixels; RGB may be `padded`.

@@ -12,17 +12,21 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
+from numpy.typing import NDArray
+from PIL import Image
 from PIL.PngImagePlugin import PngImageFile
 
 from dataprep.errors import ImageError
-from dataprep.images.codecs import PILLOW_ERRORS, levels_of
-from dataprep.images.pixels import Levels
+from dataprep.images.pillow import decoding, levels_of
+from dataprep.images.pixels import Level, Levels, packed
 
 MAGIC: Final = b"\x89PNG\r\n\x1a\n"
 GREY, RGB, PALETTE, GREY_ALPHA, RGBA = 0, 2, 3, 4, 6
 _NAMES = {GREY: "grey", RGB: "RGB", PALETTE: "palette", GREY_ALPHA: "grey+alpha", RGBA: "RGBA"}
 _START = b"\0\0\0\rIHDR"
 _END = b"\0\0\0\0IEND\xaeB`\x82"  # the whole chunk: it has no body
+# Measured on radiographs of 250 x 250: zlib's default, 6, takes 2.2 times as long for 2 % less.
+_PNG_LEVEL = 4
 _ORDER = re.compile(rb"IHDR(PLTE)?(IDAT)+IEND")
 
 
@@ -134,11 +138,11 @@ def find_flaw(
     if b"acTL" in chunks.names:
         return "an animation", None
     try:
-        with _opened(data, header, verified=decoded) as image:
+        with decoding("PNG"):
             if decoded:
-                image.load()
-                return None, levels_of(image, grey=header.grey)
-    except PILLOW_ERRORS:
+                return None, _levels(data, header)
+            _opened(data, header).close()
+    except ImageError:
         return "something that Pillow refuses", None
     return None, None
 
@@ -152,20 +156,28 @@ def decode(header: Header, chunks: Chunks) -> Levels:
     Raises:
         ImageError: the file is damaged.
     """
-    try:
-        with _opened(chunks.critical, header, verified=True) as image:
-            image.load()
-            return levels_of(image, grey=header.grey)
-    except PILLOW_ERRORS as error:
-        raise ImageError(f"broken PNG: {str(error) or type(error).__name__}") from error
+    with decoding("PNG"):
+        return _levels(chunks.critical, header)
 
 
-def _opened(data: bytes, header: Header, *, verified: bool) -> PngImageFile:
-    """Let Pillow open a file and, if asked to, compare the checksums of all chunks first."""
-    if verified:
-        with PngImageFile(io.BytesIO(data)) as image:
-            image.verify()
+def _levels(data: bytes, header: Header) -> Levels:
+    """The pixels of a file of which all checksums are right."""
+    with PngImageFile(io.BytesIO(data)) as image:
+        image.verify()
+    with _opened(data, header) as image:
+        image.load()
+        return levels_of(image, grey=header.grey)
+
+
+def _opened(data: bytes, header: Header) -> PngImageFile:
     image = PngImageFile(io.BytesIO(data))
     if image.size != (header.width, header.height):
-        raise OSError("it has two headers")
+        raise ImageError("broken PNG: it has two headers")
     return image
+
+
+def encode(pixels: NDArray[Level]) -> bytes:
+    """Encode as 8-bit grey or RGB PNG, or 16-bit grey, without metadata."""
+    buffer = io.BytesIO()
+    Image.fromarray(packed(pixels)).save(buffer, "PNG", compress_level=_PNG_LEVEL)
+    return buffer.getvalue()

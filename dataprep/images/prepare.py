@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from importlib.metadata import version
 from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import features
 
-from dataprep.images import codecs, foreign, jpeg, pixels, png, sniff
+from dataprep.images import exif, jpeg, pillow, pixels, png
+from dataprep.images.decode import orientation_of
 from dataprep.images.fingerprint import Fingerprint, fingerprint, small_grey
 from dataprep.images.pixels import WHOLE, Box, Level, Pixels
 from dataprep.images.png import Header
@@ -75,8 +78,8 @@ def prepare(data: bytes, recipe: Recipe) -> Prepared:
 
     A good JPEG of 1 or 3 components passes through byte for byte, metadata included, unless
     the recipe changes its pixels or encoding; so does a grey or RGB PNG if the recipe's `passes`
-    has PNG. Anything re-encoded is turned upright, and loses its metadata. CMYK JPEG, PNG, GIF,
-    BMP, TIFF and WebP are recognised by content and become what `Recipe.target` says. The result
+    has PNG. Anything re-encoded is turned upright, and loses its metadata. CMYK JPEG, PNG, BMP,
+    TIFF and WebP are recognised by content and become what `Recipe.target` says. The result
     depends on the arguments and `codec_versions` only; threads may call this at once.
 
     Raises:
@@ -84,22 +87,23 @@ def prepare(data: bytes, recipe: Recipe) -> Prepared:
     """
     if data.startswith(jpeg.MAGIC):
         return _prepare_jpeg(data, recipe)
-    kind = sniff.kind_of(data)
-    return _prepare_png(data, recipe) if kind == "PNG" else _prepare_other(data, kind, recipe)
+    if data.startswith(png.MAGIC):
+        return _prepare_png(data, recipe)
+    return _prepare_other(data, pillow.kind_of(data), recipe)
 
 
 def _prepare_jpeg(data: bytes, recipe: Recipe) -> Prepared:
     frame = jpeg.read_frame(data)
     pixels.require_size(frame.width, frame.height, recipe.max_pixels)
-    turn = 1 if recipe.exif == "ignore" else sniff.orientation_of(data)
-    seen = codecs.decode_with_pillow(data, frame) if recipe.check == "pixels" else None
+    turn = 1 if recipe.exif == "ignore" else orientation_of(data)
+    seen = jpeg.decode_with_pillow(data, frame) if recipe.check == "pixels" else None
     if frame.components != 4 and _passes("JPEG", frame.components, recipe, turn):
         warning = grey = None
         if recipe.check != "header":
-            grey, warning = codecs.check_bitstream(data, frame)
+            grey, warning = jpeg.check_bitstream(data, frame)
         size = (frame.height, frame.width, frame.components)
         return _prepared(data, "JPEG", size, seen, recipe, grey=grey, warning=warning)
-    found, warning = codecs.decode(data, frame, grey=recipe.color == "gray")
+    found, warning = jpeg.decode(data, frame, grey=recipe.color == "gray")
     original, target = "", recipe.target("JPEG")
     if frame.components == 4:
         original = "JPEG of 4 components (CMYK or YCCK)"
@@ -112,7 +116,7 @@ def _prepare_png(data: bytes, recipe: Recipe) -> Prepared:
     header = png.read_header(data)
     pixels.require_size(header.width, header.height, recipe.max_pixels)
     chunks = png.split(data)
-    turn = 1 if recipe.exif == "ignore" else sniff.of_tiff(chunks.exif)
+    turn = 1 if recipe.exif == "ignore" else exif.orientation_of(chunks.exif)
     channels, deep = 1 if header.grey else 3, header.depth == 16
     kept = deep and recipe.depth == "keep"
     stays_deep = kept and header.color == png.GREY and recipe.color != "rgb"
@@ -143,10 +147,10 @@ def _unusual(header: Header, recipe: Recipe, *, plain: bool) -> str:
 
 
 def _prepare_other(data: bytes, kind: str, recipe: Recipe) -> Prepared:
-    found, orientation, several = foreign.decode(data, kind, recipe.max_pixels)
+    found, orientation = pillow.decode(data, kind, recipe.max_pixels)
     turn = 1 if recipe.exif == "ignore" else orientation
     deep = found.dtype == np.uint16
-    words = ("16-bit " if deep else "") + kind + (" (its first image)" if several else "")
+    words = f"16-bit {kind}" if deep else kind
     kept = deep and recipe.depth == "keep" and recipe.color != "rgb"
     levels = found if kept else pixels.eight_bits(found)
     return _store(levels, recipe, recipe.target(kind), turn, _misplaced(words, recipe))
@@ -187,13 +191,13 @@ def _store(
     if target == "RAW":
         stored, form = pixels.packed(seen).tobytes(), f"stored as {color} pixels"
     elif target == "PNG":
-        stored, form = codecs.to_png(shaped), f"re-encoded as {color} PNG"
+        stored, form = png.encode(shaped), f"re-encoded as {color} PNG"
     else:
         # The best quality where nobody asked for the image to be changed.
         changed = recipe.resize or recipe.center_crop or recipe.encoding != "keep"
         best = (REPAIR_QUALITY, REPAIR_CHROMA)
         quality, chroma = best if original and not changed else (recipe.quality, CHROMA)
-        stored = codecs.to_jpeg(seen, quality, chroma)
+        stored = jpeg.encode(seen, quality, chroma)
         form = f"re-encoded as {color} JPEG, quality {quality}"
     repaired = original and f"{original}: {form}"
     size = (seen.shape[0], seen.shape[1], channels)
@@ -245,3 +249,22 @@ def _shaped(found: NDArray[Level], recipe: Recipe, turn: int) -> tuple[NDArray[L
     if recipe.center_crop is not None:
         shaped, part = pixels.center_cropped(shaped, recipe.center_crop)
     return pixels.recolored(shaped, recipe.color), part
+
+
+def codec_versions() -> dict[str, str]:
+    """Versions of everything that can change re-encoded bytes.
+
+    simplejpeg carries a libjpeg-turbo of its own, fixed by simplejpeg's version;
+    ``libjpeg`` is the one that Pillow decodes CMYK images with.
+    """
+    # Asking Pillow for a feature it does not know is a warning; older ones know no zlib-ng.
+    zlib_ng = features.version("zlib_ng") if "zlib_ng" in features.features else None
+    turbo = features.version("libjpeg_turbo")
+    return {
+        "pillow": version("pillow"),
+        "libjpeg": f"libjpeg-turbo {turbo}" if turbo else f"libjpeg {features.version('jpg')}",
+        "simplejpeg": version("simplejpeg"),
+        "zlib": f"zlib-ng {zlib_ng}" if zlib_ng else f"zlib {features.version('zlib')}",
+        "resampler": pixels.resampler(),
+        "webp": str(features.version("webp")),
+    }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, fields
-from importlib.util import find_spec
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from dataprep.errors import UsageError
@@ -16,7 +15,7 @@ Color: TypeAlias = Literal["keep", "rgb", "gray"]
 Depth: TypeAlias = Literal["8", "keep"]
 Encoding: TypeAlias = Literal["keep", "jpeg", "png", "raw"]
 Exif: TypeAlias = Literal["auto", "apply", "ignore"]
-Filter: TypeAlias = Literal["box", "bilinear", "bicubic", "mitchell", "lanczos"]
+Filter: TypeAlias = Literal["box", "bilinear", "bicubic", "lanczos"]
 Measuring: TypeAlias = Literal["off", "on", "mean"]
 
 # libjpeg's JPEG_MAX_DIMENSION: no JPEG encoder here writes a longer side.
@@ -150,11 +149,6 @@ class Recipe:
             if not value or not {*(value if name == "passes" else [value])} <= {*choices}:
                 raise UsageError(f"--{name}: {value!r} is not one of {', '.join(choices)}")
         object.__setattr__(self, "passes", tuple(sorted({*self.passes})))
-        if self.filter == "mitchell" and find_spec("cykooz_resizer") is None:
-            raise UsageError(
-                "--filter: mitchell needs cykooz_resizer, which is not installed; "
-                "install it, or use bicubic"
-            )
         holds_png = self.encoding == "png" or (self.encoding == "keep" and "PNG" in self.passes)
         if self.depth == "keep" and not holds_png:
             raise UsageError(

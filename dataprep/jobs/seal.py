@@ -22,8 +22,8 @@ from dataprep.jobs.request import MaxBad
 from dataprep.jobs.workspace import Workspace
 from dataprep.sealed.set import SealedSet
 from dataprep.sinks import FinishedShard
-from dataprep.system.cores import usable_cores
 from dataprep.system.durable_files import sync_directory, write_durably
+from dataprep.system.job_limits import usable_cores
 from dataprep.system.messages import counted, printable, some_of
 from dataprep.system.state_files import encode, file_sha256, hashed
 from dataprep.system.throttle import pay

@@ -20,7 +20,7 @@ import pyarrow as pa
 import xxhash
 
 from dataprep.images import Statistics
-from dataprep.images.sniff import metadata_of
+from dataprep.images.decode import metadata_of
 from dataprep.jobs.build_directory import building
 from dataprep.jobs.commit import (
     ShardProgress,

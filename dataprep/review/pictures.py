@@ -15,10 +15,10 @@ from PIL import Image, ImageDraw
 
 from dataprep.archives.reading import close_archives, read_image
 from dataprep.errors import DataprepError
-from dataprep.images.codecs import PILLOW_ERRORS
+from dataprep.images.decode import orientation_of
+from dataprep.images.pillow import PILLOW_ERRORS
 from dataprep.images.pixels import upright
 from dataprep.images.recipe import MAX_IMAGE_BYTES
-from dataprep.images.sniff import orientation_of
 from dataprep.sealed.records import Records
 from dataprep.sealed.set import SealedSet, first_rows
 from dataprep.system.messages import printable

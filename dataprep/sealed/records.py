@@ -13,7 +13,7 @@ from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any, Literal, Self, SupportsIndex, TypeVar, get_args, overload
 
 from dataprep.errors import DatasetError, ImageError, UsageError
-from dataprep.images.sniff import sniff
+from dataprep.images.decode import sniff
 from dataprep.sealed.set import SealedSet, first_rows
 from dataprep.sealed.split import FinishedSplit
 from dataprep.sinks import ShardReader

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from dataprep.errors import ImageError, SinkError
-from dataprep.images.decode import to_pixels
+from dataprep.images.decode import orientation_of, sniff, to_pixels
 from dataprep.images.pixels import turned, upright
-from dataprep.images.sniff import orientation_of, sniff
 from dataprep.system.messages import printable
 from dataprep.tables import Box, Value
 from dataprep_schemas.manifest import Color

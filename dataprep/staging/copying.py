@@ -18,7 +18,7 @@ from dataprep.staging.node_dir.paths import Verify, opened_parent
 from dataprep.staging.progress import Progress
 from dataprep.staging.reading import SourceReader
 from dataprep.staging.writing import TargetWriter
-from dataprep.system.cores import usable_cores
+from dataprep.system.job_limits import usable_cores
 from dataprep.system.state_files import file_sha256
 from dataprep.system.throttle import Bandwidth
 from dataprep_schemas.state import CopiedFile

@@ -15,7 +15,7 @@ from typing import IO, Literal, TypeAlias, TypeVar, get_args
 from PIL import Image
 
 from dataprep.errors import DatasetError, UsageError
-from dataprep.system.cores import usable_cores
+from dataprep.system.job_limits import usable_cores
 from dataprep.system.messages import some_of
 
 NamedFile: TypeAlias = tuple[str, bytes]

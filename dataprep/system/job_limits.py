@@ -1,8 +1,8 @@
-"""What control groups and the batch scheduler leave to this process: cores and memory.
+"""What this process may use of the machine: cores and memory.
 
 A process sees all cores and all memory of the machine. The kernel makes it wait, or kills it, once
-its group has used more than its bound. A scheduler may bind nothing, without a task plugin, cgroup
-hook or the like; then only its variables tell what a job asked for.
+its control group has used more than its bound. A scheduler may bind nothing, without a task plugin,
+cgroup hook or the like; then only its variables tell what a job asked for.
 
 Sources: the kernel's admin-guide/cgroup-v2.rst, cgroup-v1/memory.rst and scheduler/sched-bwc.rst;
 cgroups(7); the environment variables of sbatch(1), srun(1), salloc(1).
@@ -13,10 +13,10 @@ from __future__ import annotations
 import math
 import os
 import re
-import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from pathlib import Path
 
+_THREADS = "OMP_NUM_THREADS"
 _MOUNT = "sys/fs/cgroup"
 _CPU = {1: ("cpu.cfs_quota_us", "cpu.cfs_period_us"), 2: ("cpu.max",)}
 # The limit, what is in use, and what of that the kernel gives back when asked.
@@ -25,6 +25,12 @@ _MEMORY = {
     2: ("memory.max", "memory.current", "inactive_file"),
 }
 _STEPS_BUT_OF_SRUN = 0xFFFFFFF0  # Slurm's numbers from here on: batch scripts, shells and the like
+
+
+def usable_cores() -> int:
+    """The least of the affinity mask, the quota of control groups and what the scheduler gave."""
+    bounds = (len(os.sched_getaffinity(0)), group_cores(), scheduler_cores(os.environ))
+    return min(bound for bound in bounds if bound is not None)
 
 
 def group_cores(root: Path = Path("/")) -> int | None:
@@ -45,6 +51,39 @@ def group_cores(root: Path = Path("/")) -> int | None:
     return min(bounds, default=None)
 
 
+def scheduler_cores(environ: Mapping[str, str], host: str | None = None) -> int | None:
+    """The cores that Slurm, PBS or LSF has given to this process on this host.
+
+    Returns:
+        1 or more; None outside of their jobs, and where they do not say.
+    """
+    if environ.get("SLURM_JOB_ID"):
+        return _slurm_cores(environ)
+    if environ.get("PBS_JOBID"):
+        # Of PBS Professional and OpenPBS: the chunk's ncpus, or its ompthreads.
+        return _number(environ.get("NCPUS")) or None
+    if environ.get("LSB_JOBID") and not environ.get("LSB_BIND_CPU_LIST"):  # LSF binds nothing
+        here = (host or os.uname().nodename).partition(".")[0]
+        slots = re.findall(r"(\S+) (\d+)", environ.get("LSB_MCPU_HOSTS", ""))  # host1 4 host2 8
+        return {name.partition(".")[0]: int(count) for name, count in slots}.get(here) or None
+    return None
+
+
+def _slurm_cores(environ: Mapping[str, str]) -> int | None:
+    """Under ``srun`` a task's share; in a batch script or shell, all that the job has here.
+
+    Slurm sets SLURM_CPUS_PER_TASK only if --cpus-per-task was given, and SLURM_CPUS_ON_NODE only on
+    the nodes of the job: the shell of ``salloc`` may be on a login node, which is no part of it.
+    """
+    names = ("CPUS_ON_NODE", "CPUS_PER_TASK", "STEP_ID", "STEP_NUM_TASKS", "STEP_NUM_NODES")
+    here, each, step, tasks, nodes = (_number(environ.get(f"SLURM_{name}")) for name in names)
+    if not here:
+        return each or None
+    if step is None or step >= _STEPS_BUT_OF_SRUN:
+        return here
+    return min(here, each or max(1, here // math.ceil((tasks or 1) / (nodes or 1))))
+
+
 def available_memory(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> int:
     """Bytes of memory that are left to this process, without swapping.
 
@@ -58,7 +97,7 @@ def available_memory(root: Path = Path("/"), environ: Mapping[str, str] = os.env
     found = re.search(r"^MemAvailable:\s+(\d+)", _read(root / "proc/meminfo"), re.MULTILINE)
     machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     left = int(found[1]) * 1024 if found else machine
-    bounds = (left, group_memory(root), _scheduler_memory(environ))
+    bounds = (left, group_memory(root), _slurm_memory(environ))
     return min(bound for bound in bounds if bound is not None)
 
 
@@ -68,11 +107,18 @@ def group_memory(root: Path = Path("/")) -> int | None:
     for version, group in _groups("memory", root):
         limit, used = (_number(_read(group / name)) for name in _MEMORY[version][:2])
         if limit is not None and used is not None:
-            words = _read(group / "memory.stat").split()
-            counts = dict(zip(words[::2], words[1::2], strict=False))
-            cached = _number(counts.get(_MEMORY[version][2], "")) or 0
-            left.append(max(limit - used + cached, 0))
+            cache = re.escape(_MEMORY[version][2])
+            cached = re.search(rf"^{cache} (\d+)$", _read(group / "memory.stat"), re.MULTILINE)
+            left.append(max(limit - used + int(cached[1] if cached else 0), 0))
     return min(left, default=None)
+
+
+def _slurm_memory(environ: Mapping[str, str]) -> int | None:
+    """The memory that Slurm has given to the job on this node, in bytes; it counts in MiB."""
+    names = ("MEM_PER_NODE", "MEM_PER_CPU", "CPUS_ON_NODE")
+    node, each, cores = (_number(environ.get(f"SLURM_{name}")) for name in names)
+    granted = (each or 0) * (cores or 0) if node is None else node
+    return granted * (1 << 20) or None  # 0 stands for all of the node's
 
 
 def _groups(controller: str, root: Path) -> Iterator[tuple[int, Path]]:
@@ -89,62 +135,12 @@ def _groups(controller: str, root: Path) -> Iterator[tuple[int, Path]]:
         group = top / name.lstrip("/")
         if ".." in group.parts or not group.is_dir():
             group = top
-        yield version, group
-        while group != top:
-            group = group.parent
-            yield version, group
+        yield from ((version, each) for each in (group, *group.parents) if each.is_relative_to(top))
 
 
-def scheduler_cores(environ: Mapping[str, str], host: str | None = None) -> int | None:
-    """The cores that Slurm, PBS or LSF has given to this process on this host.
-
-    Returns:
-        1 or more; None outside of their jobs, and where they do not say.
-    """
-    if environ.get("SLURM_JOB_ID"):
-        return _slurm_cores(environ)
-    if environ.get("PBS_JOBID"):
-        # Of PBS Professional and OpenPBS: the chunk's ncpus, or its ompthreads.
-        return _number(environ.get("NCPUS", "")) or None
-    if environ.get("LSB_JOBID") and not environ.get("LSB_BIND_CPU_LIST"):  # LSF binds nothing
-        words = environ.get("LSB_MCPU_HOSTS", "").split()  # host1 4 host2 8
-        slots = zip(words[::2], words[1::2], strict=False)
-        here = (host or socket.gethostname()).partition(".")[0]
-        return next(
-            (_number(n) or None for name, n in slots if name.partition(".")[0] == here), None
-        )
-    return None
-
-
-def _scheduler_memory(environ: Mapping[str, str]) -> int | None:
-    """The memory that Slurm has given to the job on this node, in bytes; it counts in MiB."""
-    node, each, cores = (
-        _number(environ.get(f"SLURM_{name}", ""))
-        for name in ("MEM_PER_NODE", "MEM_PER_CPU", "CPUS_ON_NODE")
-    )
-    granted = (each or 0) * (cores or 0) if node is None else node
-    return granted * (1 << 20) or None  # 0 stands for all of the node's
-
-
-def _slurm_cores(environ: Mapping[str, str]) -> int | None:
-    """Under ``srun`` a task's share; in a batch script or shell, all that the job has here.
-
-    Slurm sets SLURM_CPUS_PER_TASK only if --cpus-per-task was given, and SLURM_CPUS_ON_NODE only on
-    the nodes of the job: the shell of ``salloc`` may be on a login node, which is no part of it.
-    """
-    names = ("CPUS_ON_NODE", "CPUS_PER_TASK", "STEP_ID", "STEP_NUM_TASKS", "STEP_NUM_NODES")
-    here, each, step, tasks, nodes = (_number(environ.get(f"SLURM_{name}", "")) for name in names)
-    if not here:
-        return each or None
-    if step is None or step >= _STEPS_BUT_OF_SRUN:
-        return here
-    return min(here, each or max(1, here // math.ceil((tasks or 1) / (nodes or 1))))
-
-
-def _number(text: str) -> int | None:
+def _number(text: str | None) -> int | None:
     """A number of the kernel's or a scheduler's; None if it is anything else."""
-    text = text.strip()
-    return int(text) if text.isascii() and text.isdigit() else None
+    return int(text) if re.fullmatch(r"[0-9]+\n?", text or "") and text else None
 
 
 def _read(path: Path) -> str:
@@ -153,3 +149,20 @@ def _read(path: Path) -> str:
         return path.read_text(errors="replace")
     except OSError:
         return ""
+
+
+def one_thread_each(environ: MutableMapping[str, str]) -> None:
+    """Let numeric libraries of this process's children, and its own later imports, use one thread.
+
+    Processes and threads of our own use the cores. OpenBLAS, for one, starts a thread for every
+    core of the machine as soon as numpy is imported: 128 in every one of 32 processes, for nothing.
+
+    All of these libraries take OMP_NUM_THREADS where their own variable is not set. What the user
+    set stays; but PBS sets it in every job, to the same as NCPUS, and nobody asked for that.
+
+    Args:
+        environ: the environment, which is changed.
+    """
+    of_pbs = environ.get("PBS_JOBID") and environ.get("NCPUS") == environ.get(_THREADS)
+    if of_pbs or not environ.get(_THREADS):
+        environ[_THREADS] = "1"

@@ -36,10 +36,6 @@ STRIPE_SIZE = 4 * MIB
 """The default of Lustre itself today, and the upper end of the 1 to 4 MiB that its manual and the
 centres recommend; also what is read and written at once here and sent in one request there."""
 
-# Inria's form: a shard stays on one target. Its last component had all targets; CSCS, which had
-# that too, went down to 32.
-_PROGRESSIVE = ((512 * MIB, 1), (40 * GIB, 4), (None, 32))
-
 _SECONDS = 60.0  # for a question; a file system that is down answers never
 # The labels of layouts are the same in all forms that Lustre has had: as lines, as one line for a
 # directory, and nested in composites. So they are read in the order in which they come, and their
@@ -83,7 +79,7 @@ class Component:
 
 
 Layout = tuple[Component, ...]
-"""A whole file's: one component, or several one behind the other: a progressive layout."""
+"""A whole file's: one component; or several, one behind the other: the site's progressive one."""
 
 
 def described(layout: Layout) -> str:
@@ -108,16 +104,14 @@ class Striping:
 
     Attributes:
         count: stripes a file, or `ALL_OSTS`; ``auto``: by the size of the files, unless the site
-            has a progressive layout; ``pfl``: a progressive layout; ``off``: leave all as it is.
+            has a progressive layout; ``off``: leave all as it is.
         stripe_size: in bytes.
-        most: never more stripes than this.
         pool: of the targets to use; empty for none in particular.
         asked: whether the user said any of it, and so is to be told if it means nothing here.
     """
 
-    count: int | Literal["auto", "pfl", "off"] = "auto"
+    count: int | Literal["auto", "off"] = "auto"
     stripe_size: int = STRIPE_SIZE
-    most: int | None = None
     pool: str = ""
     asked: bool = False
 
@@ -126,33 +120,28 @@ class Striping:
         """Whether a job goes on without it, since it was not asked for a layout in particular."""
         return self.count == "auto"
 
-    def layout(self, largest: int, osts: int | None) -> Layout:
+    def layout(self, largest: int, osts: int | None) -> Component:
         """That of a directory.
 
         Args:
             largest: the bytes of the largest file that is or will be there.
             osts: how many targets there are; None if that is unknown.
         """
-        size, pool = self.stripe_size, self.pool
-        if isinstance(self.count, int):
-            return (Component(_at_most(self.count, self.most), size, None, pool),)
-        # Lustre's own rule, of ``lfs migrate -A``. Below 1 GiB one target is fast enough, and the
-        # many shards spread by themselves; above, as the square root grows.
-        stripes = 1 if largest < GIB else math.isqrt(largest // GIB) + 1
-        steps = _PROGRESSIVE if self.count == "pfl" else ((None, stripes),)
-        return tuple(
-            Component(_at_most(count, self.most, osts), size, end, pool) for end, count in steps
-        )
+        count = self.count
+        if not isinstance(count, int):
+            # Lustre's own rule, of ``lfs migrate -A``. Below 1 GiB one target is fast enough, and
+            # the many shards spread by themselves; above, as the square root grows.
+            count = _at_most(1 if largest < GIB else math.isqrt(largest // GIB) + 1, osts)
+        return Component(count, self.stripe_size, None, self.pool)
 
 
-def _at_most(count: int, *limits: int | None) -> int:
-    known = [limit for limit in limits if limit]
-    if count == ALL_OSTS:
-        return min(known, default=ALL_OSTS)
-    return min([count, *known])
+def _at_most(count: int, osts: int | None) -> int:
+    if not osts:
+        return count
+    return osts if count == ALL_OSTS else min(count, osts)
 
 
-def is_in_force(asked: Layout, found: Layout | None, osts: int | None) -> bool:
+def is_in_force(asked: Component, found: Layout | None, osts: int | None) -> bool:
     """Whether a layout that was read back is the one that was asked for.
 
     A file cannot have more stripes than there are targets; a pool that nobody asked for is the
@@ -161,13 +150,13 @@ def is_in_force(asked: Layout, found: Layout | None, osts: int | None) -> bool:
     Args:
         found: what a directory has; None if it cannot be told.
     """
-    if found is None or len(asked) != len(found):
+    if found is None or len(found) > 1:
         return False
-    return all(
-        other.count in (part.count, _at_most(part.count, osts))
-        and (part.size, part.end) == (other.size, other.end)
-        and part.pool in ("", other.pool)
-        for part, other in zip(asked, found, strict=True)
+    (other,) = found
+    return (
+        other.count in (asked.count, _at_most(asked.count, osts))
+        and (asked.size, asked.end) == (other.size, other.end)
+        and asked.pool in ("", other.pool)
     )
 
 
@@ -186,7 +175,7 @@ class Plan:
 
     directory: Path
     largest: int
-    rule: Layout
+    rule: Component
     osts: int | None
     kept: bool
     changes: bool
@@ -234,7 +223,7 @@ def carry_out(plan: Plan) -> tuple[bool, str]:
         LfsError: `lfs` failed.
         DatasetError: the directory cannot be made.
     """
-    directory, rule = plan.directory, described(plan.rule)
+    directory = plan.directory
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -246,11 +235,11 @@ def carry_out(plan: Plan) -> tuple[bool, str]:
         return plan.kept, f"{directory}: what is in force cannot be read back"
     found = described(layout)
     if plan.kept:
-        return True, f"{directory}: kept as it is ({found}); the rule would be {rule}"
+        return True, f"{directory}: kept as it is ({found}); the rule would be {plan.rule}"
     if not is_in_force(plan.rule, layout, plan.osts):
         return False, (
-            f"{directory}: asked for {rule}, but in force is {found}: `lfs setstripe` succeeded "
-            "without doing so; the site restricts layouts"
+            f"{directory}: asked for {plan.rule}, but in force is {found}: `lfs setstripe` "
+            "succeeded without doing so; the site restricts layouts"
         )
     if plan.changes:
         return True, f"{directory}: set to {found}, for files of about {sized(plan.largest)}"
@@ -266,17 +255,13 @@ def explain_other(kind: str, directory: Path) -> str:
     return f"{directory} is on {kind or 'an unknown file system'}, not on Lustre: no layout is set"
 
 
-def _set_layout(directory: Path, layout: Layout) -> None:
+def _set_layout(directory: Path, layout: Component) -> None:
     """Set a directory's default; a path without anything would become a file.
 
     Count and size are always both given: ``setstripe`` sets both, whatever it was told.
     """
-    words = ["setstripe"]
-    for part in layout:
-        if len(layout) > 1:
-            words += ["-E", str(part.end or -1)]
-        words += ["-c", str(part.count), "-S", str(part.size)]
-        words += ["-p", part.pool] if part.pool else []
+    words = ["setstripe", "-c", str(layout.count), "-S", str(layout.size)]
+    words += ["-p", layout.pool] if layout.pool else []
     done = _lfs(*words, str(directory))
     if done.returncode:
         said = printable(" ".join(done.stderr.split()))

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from dataprep.errors import PipelineError, SinkError
-from dataprep.system.cores import usable_cores
 from dataprep.system.durable_files import partial_path
-from dataprep.system.job_limits import available_memory
+from dataprep.system.job_limits import available_memory, usable_cores
 
 if TYPE_CHECKING:
     import duckdb

@@ -60,8 +60,7 @@ def test_a_job_s_directories_are_laid_out_before_their_first_file(
     ("words", "stripes"),
     [
         (("--lustre_stripe", "auto"), [7]),
-        (("--lustre_stripe", "-1", "--lustre_max_stripes", "4", "--lustre_pool", "flash"), [4]),
-        (("--lustre_stripe", "pfl"), [1, 4, 16]),
+        (("--lustre_stripe", "4", "--lustre_pool", "flash"), [4]),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
 )

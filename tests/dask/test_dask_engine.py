@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -43,21 +41,6 @@ def test_converting_is_the_same(cli: Cli, tiny: Made, cluster: Cluster, tmp_path
     result = cli(*words, tmp_path / "there", *cluster.options())
     assert result.code == 0, result
     assert hashes(tmp_path / "there") == hashes(tmp_path / "here")
-    assert remains(tmp_path / "there") == []
-
-
-def test_adding_images_is_the_same(
-    cli: Cli, folders: Made, cluster: Cluster, tmp_path: Path
-) -> None:
-    cut = ("--fractions", "train=0.7,test=0.3", "--workers", "1")
-    raw = replace(folders.raw.copy(tmp_path / "raw"), options=cut)
-    for number in range(4):
-        shutil.copy(raw.path / "bar" / f"{number}.jpg", raw.path / "bar" / f"new{number}.jpg")
-    for place, options in (("here", ()), ("there", cluster.options())):
-        folders.copy(tmp_path / place)
-        result = cli(*raw.command(tmp_path / place, "--append", *options))
-        assert result.code == 0, result
-    assert hashes(tmp_path / "there") == hashes(tmp_path / "here") != folders.files
     assert remains(tmp_path / "there") == []
 
 

@@ -30,40 +30,20 @@ def after(
     monkeypatch.setattr(module, name, changed)
 
 
-def test_a_data_set_that_is_exchanged_while_it_is_converted_is_refused(
-    cli: Cli, tiny: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source, other = tiny.copy(tmp_path / "source"), tmp_path / "other"
-    assert cli(*tiny.command(other, "--seed", 9)).code == 0
-
-    def exchange() -> None:
-        shutil.rmtree(source)
-        other.rename(source)
-
-    after(monkeypatch, verify, "verify", exchange)
-    result = cli("convert", source, "--sink", "recordio", "--to", tmp_path / "new")
-    assert result.code == 1
-    assert f"{source}/records.parquet is not the table that was sealed" in result.error
-    assert not (tmp_path / "new" / "manifest.json").exists()
-    assert leftovers(tmp_path / "new") == []
-
-
 SHARD, OTHER = "train/train-00002-of-00006", "train/train-00003-of-00006"
 
 
 @pytest.mark.parametrize(
     ("written", "said"),
     [
-        (
-            {SHARD: OTHER, f"index/{SHARD}": f"index/{OTHER}"},
-            "is not what records.parquet has there",
-        ),
+        ({SHARD: OTHER, f"index/{SHARD}": f"index/{OTHER}"}, "is not what records.parquet has"),
         ({"records.parquet": "manifest.json"}, "is not the table that was sealed"),
+        ({"": ""}, "records.parquet is not the table that was sealed"),
     ],
-    ids=["shard", "table"],
+    ids=["shard", "table", "whole"],
 )
 @pytest.mark.parametrize("shards", [1, 6])
-def test_a_file_that_is_written_between_verifying_and_converting_is_noticed(
+def test_what_is_written_between_verifying_and_converting_is_noticed(
     cli: Cli,
     tiny: Made,
     tmp_path: Path,
@@ -72,17 +52,22 @@ def test_a_file_that_is_written_between_verifying_and_converting_is_noticed(
     said: str,
     shards: int,
 ) -> None:
-    """What it holds, here what another file holds, would be sealed under a new hash."""
-    source = tiny.copy(tmp_path / "source")
+    """What it holds, here what another file or data set holds, would be sealed under a new hash."""
+    source, other = tiny.copy(tmp_path / "source"), tmp_path / "other"
+    assert cli(*tiny.command(other, "--seed", 9)).code == 0
 
     def write() -> None:
-        for name, other in written.items():
-            shutil.copy(source / other, source / name)
+        for name, content in written.items():
+            if name:
+                shutil.copy(source / content, source / name)
+            else:
+                shutil.copytree(other, source, dirs_exist_ok=True)
 
     after(monkeypatch, verify, "verify", write)
     words = ("--sink", "recordio", "--num_shards", f"train={shards}", "--to", tmp_path / "new")
     assert said in cli("convert", source, *words).error
     assert not (tmp_path / "new" / "manifest.json").exists()
+    assert leftovers(tmp_path / "new") == []
 
 
 def test_workers_in_another_directory_find_what_was_named_relative_to_this_one(

@@ -164,28 +164,6 @@ def test_a_full_build_directory_is_the_place_that_is_named(
 
 
 @pytest.mark.thorough
-def test_a_target_that_is_full_at_the_very_end_is_one_line(
-    cli: Cli, small_disk: Disk, shelf: Shelf
-) -> None:
-    """When only the files that are made once a split, or the manifest, find no room."""
-    made = shelf("hdf5-caffe", "--num_shards", 2)
-    disk = small_disk("8m")
-    out = disk / "out"
-    assert cli(*made.command(out)).code == 0
-    for room in (0, 4, 16, 28):
-        for name in ("train.txt", "validation.txt", "manifest.json"):
-            (out / name).unlink(missing_ok=True)
-        with almost_full(disk, room * 1024):
-            result = cli(*made.command(out))
-        assert result.code
-        assert "no space left" in result.error.lower(), result.error
-        assert "unexpected" not in result.error
-        assert leftovers(out) == []
-    assert cli(*made.command(out)).code == 0
-    assert hashes(out) == made.files
-
-
-@pytest.mark.thorough
 def test_without_room_for_old_and_new_shards_nothing_is_compacted(
     cli: Cli, small_disk: Disk, tmp_path: Path
 ) -> None:

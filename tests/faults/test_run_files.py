@@ -17,7 +17,7 @@ import pytest
 
 from dataprep.errors import SinkError, SourceError
 from dataprep_pipelines import run, scan, write
-from tests.conftest import BEAM, Cli, Made
+from tests.conftest import Cli, Made
 
 _FILES = re.compile(r"/\.?(task-)?failure-")
 _FEW = ("--num_shards", "train=2,validation=1")
@@ -131,23 +131,3 @@ def test_whatever_operation_fails_is_one_line_and_is_healed(
     assert number > 15
     assert unclear == {}
     assert cli(*command).code == 0
-
-
-@pytest.mark.thorough
-def test_so_it_is_from_other_processes(
-    cli: Cli, tiny: Made, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """They find a directory where the launcher wrote their task."""
-    replace = os.replace
-
-    def replaced(source: Any, target: Any, **options: Any) -> None:
-        replace(source, target, **options)
-        if str(target).endswith("-write.pickle"):
-            Path(target).unlink()
-            Path(target).mkdir()
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "replace", replaced)
-        result = cli(*tiny.command(tmp_path / "out", "--workers", 8, *BEAM))
-    assert re.search(r"error: a worker on .* cannot read .*task-.*: Is a directory", result.error)
-    assert _said(result.err, caplog) == []

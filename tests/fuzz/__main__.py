@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from random import SystemRandom
 
-from dataprep.system.cores import one_thread_each
+from dataprep.system.job_limits import one_thread_each
 
 one_thread_each(os.environ)
 
@@ -29,7 +29,6 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz")
     parser.add_argument("targets", nargs="*", help=f"all by default: {', '.join(TARGETS)}")
     parser.add_argument("--seed", type=int, help="random by default; it is printed")
-    parser.add_argument("--number", type=int, help="run this input of the seed alone")
     parser.add_argument("--file", type=Path, help="run this input alone")
     parser.add_argument("--corpus", action="store_true", help="run what is kept, nothing else")
     parser.add_argument("--seconds", type=float, help="for each target, instead of its count")
@@ -61,14 +60,11 @@ def _fuzz(target: Target, args: argparse.Namespace) -> list[Finding]:
 
     def make(number: int) -> tuple[str, bytes]:
         data = target.input([*seeds, *(data for _, data in cases)], args.seed, number)
-        return f"--seed {args.seed} --number {number}", data
+        return f"--seed {args.seed}, input {number}", data
 
     if args.file or args.corpus:
         inputs = [(str(args.file), args.file.read_bytes())] if args.file else cases
         make, count = inputs.__getitem__, len(inputs)
-    elif args.number is not None:
-        one = make(args.number)
-        make, count = (lambda _: one), 1
     elif args.seconds:
         count, deadline = None, time.monotonic() + args.seconds
     ran, findings, deaths = run(target, make, seeds[0], count, deadline)
@@ -80,8 +76,8 @@ def _fuzz(target: Target, args: argparse.Namespace) -> list[Finding]:
         path = _FINDINGS / f"{target.name}-{args.seed}-{number}".replace(" ", "-")
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(finding.data)
-        again = f"python -m tests.fuzz '{target.name}' {finding.name}"
-        print(f"FOUND {finding.what}\nagain: {again}; its bytes: {path}\n", flush=True)
+        again = f"python -m tests.fuzz '{target.name}' --file {path}"
+        print(f"FOUND {finding.name}: {finding.what}\nagain: {again}\n", flush=True)
     return findings
 
 

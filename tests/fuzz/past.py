@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import struct
 import tarfile
 from collections.abc import Callable
-from random import Random
-from typing import Any
 
-from tests.forging import rehashed
 from tests.fuzz import raw_readers as raw
-from tests.fuzz import set_readers as sets
 
 
 def _pax(records: bytes) -> bytes:
@@ -26,18 +21,6 @@ def _promising(entries: int) -> bytes:
     return bytes(archive)
 
 
-def _of_scans(count: int) -> bytes:
-    data = raw.picture(progressive=True)
-    last, end = data.rindex(b"\xff\xda"), len(data) - 2
-    return data[:end] + data[last:end] * count + data[end:]
-
-
-def _declaring(side: int) -> bytes:
-    data = bytearray(raw.pngs()[0])
-    data[16:24] = struct.pack(">II", side, side)
-    return raw.sealed_png(bytes(data))
-
-
 def _restarts(count: int) -> bytes:
     return struct.pack("=6sBQQIII", b"GZIDX\1", 0, 9000, 9000, 1 << 16, 1 << 15, count) + bytes(90)
 
@@ -49,46 +32,6 @@ def _going_back() -> bytes:
     return bytes(data)
 
 
-_FORGED: tuple[tuple[str, Any], ...] = (
-    *(("image.max_pixels", None), ("input", {}), ("sink.config", []), ("sink.config", {"x": "y"})),
-    *(("splits.train.records", 10**30), ("splits.train.shards", []), ("classes", [["a\0", "b"]])),
-    *(("splits.train.shards.0.files.0.path", "../../up"), ("dataset", "\ud800")),
-    *(("splits.train.shards.0.files", []), ("examples.size", [0, -1]), ("splits", {})),
-    *(("splits.train.shards.0.records", 1.0), ("records_table.path", "/etc/passwd")),
-)
-_FORGED_PARTS = ({"nodes": "2"}, {"splits": {"train": [-1]}}, {"splits": []}, {"split_files": 1})
-
-
-def _forged_sets() -> dict[str, bytes]:
-    whole, part = sets.sets()
-    made = {}
-    for path, value in _FORGED:
-        files = whole.split(raw.NEXT)
-        node = manifest = json.loads(files[0])
-        *parents, name = path.split(".")
-        for parent in parents:
-            node = node[int(parent) if parent.isdigit() else parent]
-        node[name] = value
-        files[0] = json.dumps(manifest).encode()
-        made[f"{path}={value}"] = sets.sealed_set(raw.NEXT.join(files))
-    for more in _FORGED_PARTS:
-        files = part.split(raw.NEXT)
-        files[1] = rehashed({**json.loads(files[1]), **more})
-        made[f"part {more}"] = raw.NEXT.join(files)
-    return made
-
-
-_HOSTS = (
-    *(
-        "n[0-9999999999]",
-        "n" + "[0-999]" * 5,
-        "n[0-1],[",
-        f"n[0-{2**63}]",
-        f"n[{'0' * 4000}-999999]",
-    ),
-    ",".join(["n[0-99999]"] * 99),
-)
-
 PAST: dict[str, Callable[[], dict[str, bytes]]] = {
     "tar": lambda: {
         "1 MB of digits": _pax(b"1" * 10**6),
@@ -97,16 +40,9 @@ PAST: dict[str, Callable[[], dict[str, bytes]]] = {
         "a long number": _pax(b"60020 comment=" + b"1" * 60_005 + b"\n"),
     },
     "zip": lambda: {f"{count} entries": _promising(count) for count in (0, 4, 6, 65534, 65535)},
-    "jpeg": lambda: {f"{count} scans": _of_scans(count) for count in (100, 1000, 20_000)},
-    "png": lambda: {f"{side} pixels a side": _declaring(side) for side in (0, 60_000, 2**32 - 1)},
     "restart points": lambda: {
         "an endless wait": _going_back(),
         **{f"{count} points": _restarts(count) for count in (0, 9, 2**31, 2**32 - 1)},
     },
     "boxes": lambda: {"a blank line": b"a.JPEG,0,0,1,1\n\n", "a long field": b"a" * 140_000},
-    "environment": lambda: {
-        hosts[:20]: f"SLURM_JOB_ID=1\nSLURM_NODELIST={hosts}".encode() for hosts in _HOSTS
-    },
-    "radiograph lists": lambda: {"no bytes": b"", "noise": Random(0).randbytes(1000)},
-    "set": _forged_sets,
 }

@@ -10,8 +10,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from fractions import Fraction
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -21,19 +20,13 @@ from PIL import Image
 from pyarrow import parquet
 
 from dataprep.archives.containers import list_container
-from dataprep.archives.listing import Listing, clean_path, in_clutter, refusal
+from dataprep.archives.listing import Listing
 from dataprep.archives.reading import close_archives, read_image
-from dataprep.datasets.chestxray14.lists import Lists, read_listed
 from dataprep.datasets.folder.dataset import Folder
 from dataprep.datasets.imagenet.dataset import ImageNet, read_bounding_boxes
-from dataprep.datasets.imagenet.layout import validation_label
 from dataprep.datasets.lists import load_class_list
-from dataprep.datasets.splits import Cut
 from dataprep.errors import DataprepError
-from dataprep.images import Recipe, Resize, jpeg, png, prepare
-from dataprep.staging.schedulers import expand_hosts, find_job, find_launch
-from dataprep.synthesize.chestxray14 import synthesize_chestxray14
-from dataprep.system.lustre import count_targets, parse_layout
+from dataprep.images import Recipe, Resize, prepare
 
 NEXT = b"\n=== next file ===\n"
 """Between the files of an input that has several."""
@@ -201,8 +194,6 @@ def pngs() -> list[bytes]:
 def others() -> list[bytes]:
     frames = [Image.frombytes("L", (16, 12), Random(at).randbytes(192)) for at in range(3)]
     return [
-        picture(form="GIF", mode="P"),
-        picture(form="GIF", mode="P", save_all=True, append_images=frames, disposal=2),
         picture(form="BMP"),
         picture(form="WEBP"),
         picture(form="WEBP", lossless=True),
@@ -232,65 +223,29 @@ _RECIPES = (
     Recipe(resize=Resize(20), exif="apply", encoding="png", **_SMALL),
     Recipe(resize=Resize(16, 8), color="gray", encoding="jpeg", **_SMALL),
     Recipe(encoding="raw", color="rgb", statistics="mean", **_SMALL),
-    Recipe(passes=("JPEG", "PNG"), exif="apply", **_SMALL),
     Recipe(passes=("PNG",), depth="keep", check="header", color="gray", **_SMALL),
     Recipe(encoding="png", depth="keep", resize=Resize(20), statistics="on", **_SMALL),
 )
 
 
-def read_headers(data: bytes, _: Path) -> None:
-    """What is read of a JPEG or PNG before any library sees it."""
-    for look in (
-        jpeg.read_frame,
-        jpeg.without_metadata,
-        lambda it: [*jpeg.segments(it)],
-        png.read_header,
-        png.split,
-        partial(jpeg.reaches_end, scan=len(data) // 2),
-    ):
-        with suppress(DataprepError):
-            look(data)
-
-
 def read_picture(data: bytes, _: Path) -> None:
-    """Through two recipes: one that looks at everything, and another one."""
-    for recipe in (Recipe(check="pixels", **_SMALL), _RECIPES[zlib.crc32(data) % len(_RECIPES)]):
-        with suppress(DataprepError):
-            prepare(data, recipe)
+    """Through two recipes: one that looks at everything, and another one.
+
+    A PNG that passes is one that Pillow decodes.
+    """
+    with suppress(DataprepError):
+        done = prepare(data, Recipe(check="pixels", passes=("JPEG", "PNG"), **_SMALL))
+        if done.format == "PNG":
+            with Image.open(io.BytesIO(done.data)) as image:
+                assert image.size == (done.width, done.height)
+                image.convert("RGB")
+    with suppress(DataprepError):
+        prepare(data, _RECIPES[zlib.crc32(data) % len(_RECIPES)])
 
 
 def read_boxes(data: bytes, place: Path) -> None:
     (place / "boxes.csv").write_bytes(data)
     read_bounding_boxes(place / "boxes.csv")
-
-
-def read_names(data: bytes, _: Path) -> None:
-    for line in data.decode(errors="surrogateescape").split("\n"):
-        with suppress(DataprepError, ValueError):  # of clean_path it is the answer
-            refusal(clean_path(line))
-        with suppress(DataprepError):
-            validation_label(line)
-        in_clutter(line)
-
-
-def radiograph_lists() -> list[bytes]:
-    with tempfile.TemporaryDirectory() as place:
-        synthesize_chestxray14(Path(place), patients=4, archives=1, size=8)
-        return [NEXT.join((Path(place) / name).read_bytes() for name in _LISTS)]
-
-
-_LISTS = (
-    *("Data_Entry_2017_v2020.csv", "train_val_list.txt", "test_list.txt", "BBox_List_2017.csv"),
-)
-
-
-def read_radiograph_lists(data: bytes, place: Path) -> None:
-    paths = [place / name for name in _LISTS]
-    for path, content in zip(paths, (*data.split(NEXT, 3), b"", b"", b""), strict=False):
-        path.write_bytes(content)
-    labels, *sides, boxes = paths
-    cut = Cut(0, (("validation", Fraction(1, 4)),), "train")
-    read_listed(Lists(labels, tuple(sides), boxes), cut)
 
 
 def listings(form: str) -> list[bytes]:
@@ -325,43 +280,3 @@ def class_lists() -> list[bytes]:
 def read_class_list(data: bytes, place: Path) -> None:
     (place / "classes.txt").write_bytes(data)
     load_class_list(place / "classes.txt")
-
-
-def environments() -> list[bytes]:
-    return [
-        b"SLURM_JOB_ID=7\nSLURM_JOB_NODELIST=n[0-2,5],m-a[01-10]b,r[0-1]n[00-03]\nSLURM_NNODES=4",
-        b"SLURM_JOB_ID=7\nSLURM_STEP_ID=0\nSLURM_PROCID=3\nPMI_RANK=3\nSLURM_NODELIST=a,b",
-        b"LSB_JOBID=5\nLSB_JOBINDEX=2\nLSB_MCPU_HOSTS=a 4 b 4\nOMPI_COMM_WORLD_RANK=1\n"
-        b"OMPI_COMM_WORLD_SIZE=2\nOMPI_COMM_WORLD_LOCAL_RANK=1",
-        b"PBS_JOBID=1.server\nPBS_NODEFILE=nodes\nPBS_NODENUM=1\nPBS_NUM_NODES=2\nPALS_RANKID=1\n"
-        b"PALS_LOCAL_RANKID=0\nPMI_SIZE=2",
-    ]
-
-
-def read_environment(data: bytes, _: Path) -> None:
-    lines = data.decode(errors="surrogateescape").split("\n")
-    environment = dict(line.partition("=")[::2] for line in lines)
-    for look in (find_job, find_launch):
-        with suppress(DataprepError):
-            look(environment)
-    for text in environment.values():
-        with suppress(ValueError):
-            expand_hosts(text)
-
-
-def lustre_texts() -> list[bytes]:
-    return [
-        b"stripe_count:  1 stripe_size:   1048576 pattern:       raid0 stripe_offset: -1\n",
-        b"  lcm_entry_count:   2\n    lcme_extent.e_start: 0\n    lcme_extent.e_end:   268435456\n"
-        b"      stripe_count:  1       stripe_size:   1048576\n    lcme_extent.e_end:   EOF\n"
-        b"      stripe_count:  -1       extension_size:   4194304      pool: flash\n",
-        b"UUID                   1K-blocks        Used   Available Use% Mounted on\n"
-        b"testfs-MDT0000_UUID      4194304      391168     3803136   9% /mnt/testfs[MDT:0]\n"
-        b"testfs-OST0000_UUID     10485760       32768    10452992   1% /mnt/testfs[OST:0] f\n",
-    ]
-
-
-def read_lustre(data: bytes, _: Path) -> None:
-    text = data.decode(errors="replace")
-    parse_layout(text)
-    count_targets(text)

@@ -12,14 +12,13 @@ import mmap
 import os
 import pickle
 import resource
-import select
 import shutil
 import signal
 import tempfile
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -29,7 +28,7 @@ from dataprep.errors import DataprepError
 from tests.fuzz.mutations import mutated
 
 SECONDS = 5.0  # of processor time
-_STUCK = 120.0  # without using any
+_STUCK = 60.0  # on the clock, for one that waits
 _ENOUGH = 3  # findings of a target, in which it may take long
 _ADDRESSES = 4 << 30
 _BATCH = 2000  # inputs of one process: what its allocator keeps must not count for an input
@@ -152,15 +151,15 @@ def _batch(
                 os.close(reader)
                 for stream in (1, 2):
                     os.dup2(log.fileno(), stream)
-                with open(writer, "w", buffering=1) as said:
-                    _work(target, make, warm, numbers, at, deadline, place, said)
+                with open(writer, "w", buffering=1) as file:
+                    _work(target, make, warm, numbers, at, deadline, place, file)
             except BaseException:  # noqa: BLE001 - it must not go on as the parent
                 traceback.print_exc()
                 os._exit(1)
             os._exit(0)
         os.close(writer)
-        lines = b"".join(_until_end(reader, child, at))
-        os.close(reader)
+        with open(reader, "rb") as said:
+            lines = said.read()
         _, status = os.waitpid(child, 0)
         code = os.waitstatus_to_exitcode(status)
         log.seek(0)
@@ -169,23 +168,10 @@ def _batch(
     found = [json.loads(line) for line in lines.splitlines()]
     died = [what for kind, _, what in found if kind == "died"]
     if code and not died:
-        how = f"over {SECONDS:.0f} s" if code == -signal.SIGPROF else f"ended with {code}"
+        late = code in (-signal.SIGPROF, -signal.SIGALRM)
+        how = f"over {SECONDS:.0f} s" if late else f"ended with {code}"
         died = [f"{how}\n{shown[-3000:]}"]
     return [(number, what) for kind, number, what in found if kind == "found"], "".join(died)
-
-
-def _until_end(reader: int, child: int, at: mmap.mmap) -> Iterator[bytes]:
-    """What the process writes; one that gets nowhere is killed."""
-    before = b""
-    while True:
-        if not select.select([reader], [], [], _STUCK)[0]:
-            if at[:] == before:
-                os.kill(child, signal.SIGKILL)
-            before = at[:]
-        elif data := os.read(reader, 1 << 16):
-            yield data
-        else:
-            return
 
 
 def _work(
@@ -199,8 +185,9 @@ def _work(
     said: Any,
 ) -> None:
     faulthandler.enable(2)
-    # Says where the process is, and then ends it.
-    faulthandler.register(signal.SIGPROF, 2, all_threads=True, chain=True)
+    timers = {signal.SIGPROF: signal.ITIMER_PROF, signal.SIGALRM: signal.ITIMER_REAL}
+    for number in timers:  # says where the process is, and then ends it
+        faulthandler.register(number, 2, all_threads=True, chain=True)
     warnings.simplefilter("error")
     os.environ["HOME"] = str(place)
     _address_space(_ADDRESSES)
@@ -211,7 +198,8 @@ def _work(
             break
         at[:] = number.to_bytes(8)
         data = make(number)[1]
-        signal.setitimer(signal.ITIMER_PROF, SECONDS)
+        for timer, seconds in zip(timers.values(), (SECONDS, _STUCK), strict=True):
+            signal.setitimer(timer, seconds)
         try:
             target.run(data, place)
         except DataprepError:
@@ -219,7 +207,8 @@ def _work(
         except Exception as error:  # noqa: BLE001 - all of them are findings
             what = "".join(traceback.format_exception(error)[-6:])
             said.write(json.dumps(("found", number, what)) + "\n")
-        signal.setitimer(signal.ITIMER_PROF, 0)
+        for timer in timers.values():
+            signal.setitimer(timer, 0)
         if _peak() - start > target.memory:
             said.write(json.dumps(("died", number, f"memory: {_peak() - start} MiB")) + "\n")
             break

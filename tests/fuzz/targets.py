@@ -26,7 +26,7 @@ _SINKS = {
     "tfrecord": 400,
     "webdataset": 200,
 }
-_LISTINGS = {"csv": 100, "tsv": 100, "jsonl": 100, "txt": 300, "parquet": 30}
+_LISTINGS = {"csv": 100, "jsonl": 100, "txt": 300, "parquet": 30}
 _SEALED = {
     "tfrecord": sets.sealed_records,
     "webdataset": raw.sealed_tar,
@@ -48,17 +48,12 @@ TARGETS = {
         Target("gzip", raw.gzips, partial(raw.read_archive, "a.tar.gz"), 4000),
         Target("zip", raw.zips, partial(raw.read_archive, "a.zip"), 10_000),
         Target("restart points", raw.restarts, raw.read_restarts, 1500),
-        Target("headers", lambda: raw.jpegs() + raw.pngs(), raw.read_headers, 50_000, memory=16),
         Target("jpeg", raw.jpegs, raw.read_picture, 6000, memory=64),
         Target("png", raw.pngs, raw.read_picture, 25_000, raw.sealed_png, memory=64),
         Target("other images", raw.others, raw.read_picture, 7000, memory=64),
         Target(
             "boxes", lambda: [b"n00007846_64193.JPEG,0.1,0.2,0.5,1\n" * 3], raw.read_boxes, 4000
         ),
-        Target(
-            "names", lambda: [b"a//b/../.x\nILSVRC2012_val_00000001.JPEG\n"], raw.read_names, 40_000
-        ),
-        Target("radiograph lists", raw.radiograph_lists, raw.read_radiograph_lists, 50),
         *(
             Target(
                 f"listing.{form}",
@@ -69,8 +64,6 @@ TARGETS = {
             for form, count in _LISTINGS.items()
         ),
         Target("classes", raw.class_lists, raw.read_class_list, 1000),
-        Target("environment", raw.environments, raw.read_environment, 1000),
-        Target("lustre", raw.lustre_texts, raw.read_lustre, 20_000, memory=16),
         Target("meeting", meeting.messages, meeting.meet, 3000, memory=64),
         Target(
             "documents",

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from dataprep.errors import ImageError
 from dataprep.images import Recipe, prepare
-from dataprep.images.decode import raw_to_png, to_pixels
-from dataprep.images.sniff import sniff
+from dataprep.images.decode import raw_to_png, sniff, to_pixels
 from tests.images.files import JPEGS, PHOTO, encoded
 
 
@@ -33,13 +32,13 @@ def test_stored_image_decodes_to_what_raw_would_have_stored(
 
 
 def test_damaged_or_misdescribed_images_are_image_errors() -> None:
-    jpeg, png, gif = JPEGS["baseline"], encoded(PHOTO, "PNG"), encoded(PHOTO, "GIF")
+    jpeg, png, bmp = JPEGS["baseline"], encoded(PHOTO, "PNG"), encoded(PHOTO, "BMP")
     raw = PHOTO.tobytes()
     for data, form, size, reason in [
         (jpeg, "JPEG", (70, 91), "JPEG of 90x70 pixels, expected JPEG of 91x70"),
         (png, "PNG", (90, 70), "PNG of 90x70 pixels, expected PNG of 70x90"),
         (jpeg, "PNG", (70, 90), "JPEG of 90x70 pixels, expected PNG"),
-        (gif, "GIF", (70, 90), "neither JPEG nor PNG"),
+        (bmp, "BMP", (70, 90), "neither JPEG nor PNG"),
         (b"", "JPEG", (70, 90), "neither JPEG nor PNG"),
         (jpeg[:-20], "JPEG", (70, 90), "truncated"),
         (png[:-500], "PNG", (70, 90), "truncated PNG"),

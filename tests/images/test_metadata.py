@@ -13,7 +13,7 @@ from PIL import Image, PngImagePlugin
 
 import dataprep
 from dataprep.images import Recipe, Resize, prepare
-from dataprep.images.sniff import metadata_of
+from dataprep.images.decode import metadata_of
 from tests.conftest import Cli, rows_of
 
 NAME = "Doe^Jane"

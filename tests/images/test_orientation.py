@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
 from dataprep.images import Recipe, Resize, prepare
+from dataprep.images.exif import orientation_of
 from dataprep.images.pixels import turned, upright
-from dataprep.images.sniff import of_tiff
 from tests.images.files import PHOTO, encoded, pixels_of
 
 TAG = 0x0112
@@ -78,11 +78,11 @@ def test_tag_is_read_in_either_byte_order(order: Any, value: int, expected: int)
 
     entry = number(TAG, 2) + number(3, 2) + number(1, 4) + number(value, 2) + bytes(2)
     block = {"big": b"MM", "little": b"II"}[order] + number(42, 2) + number(8, 4)
-    assert of_tiff(block + number(1, 2) + entry) == expected
+    assert orientation_of(block + number(1, 2) + entry) == expected
     wrong_type = entry[:2] + number(4, 2) + entry[4:]
-    assert of_tiff(block + number(1, 2) + wrong_type) == 1
+    assert orientation_of(block + number(1, 2) + wrong_type) == 1
 
 
 @given(st.binary(max_size=200), st.sampled_from([b"", b"MM\0*", b"II*\0", b"MM\0*\0\0\0\x08"]))
 def test_damaged_block_reads_as_upright_or_a_valid_value(tail: bytes, head: bytes) -> None:
-    assert 1 <= of_tiff(head + tail) <= 8
+    assert 1 <= orientation_of(head + tail) <= 8

@@ -65,10 +65,6 @@ def test_the_mount_that_is_nearest_counts(mounts: Path, path: str, kind: str) ->
     assert filesystem_of(Path(path), mounts) == kind
 
 
-def test_the_kernel_s_own_list_can_be_read() -> None:
-    assert filesystem_of(Path("/proc/self")) == "proc"
-
-
 @pytest.mark.skipif(shutil.which("stat") is None, reason="stat (coreutils) is not installed")
 @pytest.mark.parametrize("place", ["/proc", "/dev/shm", "/sys"])
 def test_the_type_is_the_one_that_stat_shows(place: str) -> None:
@@ -103,20 +99,10 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPat
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(filesystems, "_BURST_BUFFER", tmp_path / "bb")
     monkeypatch.setattr(filesystems, "_LOCAL", tmp_path / "none")
-    for name in ("site", "slurm", "tmp"):
+    for name in ("slurm", "tmp"):
         (tmp_path / name).mkdir()
     monkeypatch.setattr(filesystems, "_TMP", tmp_path / "tmp")
     return monkeypatch
-
-
-def test_the_most_explicit_variable_wins(tmp_path: Path, scratch: pytest.MonkeyPatch) -> None:
-    assert node_local_scratch() == tmp_path / "tmp"
-    scratch.setenv("SLURM_TMPDIR", str(tmp_path / "slurm"))
-    assert node_local_scratch() == tmp_path / "slurm"
-    scratch.setenv("DATAPREP_SCRATCH", str(tmp_path / "site"))
-    assert node_local_scratch() == tmp_path / "site"
-    scratch.setenv("DATAPREP_SCRATCH", "")
-    assert node_local_scratch() == tmp_path / "slurm"
 
 
 def test_what_is_not_there_or_on_a_network_is_passed_over(
@@ -124,6 +110,7 @@ def test_what_is_not_there_or_on_a_network_is_passed_over(
 ) -> None:
     scratch.setenv("DATAPREP_SCRATCH", str(tmp_path / "none"))
     scratch.setenv("SLURM_TMPDIR", str(tmp_path / "slurm"))
+    assert node_local_scratch() == tmp_path / "slurm"
     scratch.setattr(
         filesystems, "filesystem_of", lambda path: "nfs4" if path.name == "slurm" else "ext4"
     )

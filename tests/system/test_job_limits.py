@@ -1,4 +1,4 @@
-"""Bounds of control groups, in files as kernels write them and in a real group; schedulers'."""
+"""What control groups, in files and in a real one, and schedulers leave to a process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.system.job_limits import available_memory, group_cores, scheduler_cores
+from dataprep.system.job_limits import (
+    available_memory,
+    group_cores,
+    one_thread_each,
+    scheduler_cores,
+)
 
 GB = 10**9
 _AVAILABLE = 64 * GB // 1024 * 1024
@@ -50,30 +55,19 @@ def machine(tmp_path: Path) -> Machine:
 @pytest.mark.parametrize(
     ("text", "cores"),
     [
-        ("400000 100000", 4),
-        ("350000 100000", 4),
-        ("1000 100000", 1),
-        ("max 100000", None),
-        ("garbage", None),
-        ("100000 0", None),
-        ("", None),
+        *(("350000 100000", 4), ("1000 100000", 1), ("900000 100000", 6)),
+        *((text, 6) for text in ("max 100000", "garbage", "100000 0", "")),
     ],
 )
-def test_the_quota_is_rounded_up_to_whole_cores(
-    machine: Machine, text: str, cores: int | None
+def test_the_quota_is_rounded_up_and_bound_by_that_of_the_group_above(
+    machine: Machine, text: str, cores: int
 ) -> None:
-    machine.process("0::/user.slice/job_1\n")
-    machine.write("user.slice/job_1", max=text)
-    assert machine.cores() == cores
-
-
-def test_a_group_is_bound_by_those_above_it(machine: Machine) -> None:
     machine.process("0::/system.slice/job_7/step_0\n")
-    machine.write("system.slice/job_7/step_0", max="max 100000")
+    machine.write("system.slice/job_7/step_0", max=text)
     machine.write("system.slice/job_7", max="600000 100000")
     machine.write("system.slice", max="900000 100000")
     machine.write("other", max="100000 100000")
-    assert machine.cores() == 6
+    assert machine.cores() == cores
 
 
 def test_version_1_has_two_files_and_minus_1(machine: Machine) -> None:
@@ -198,3 +192,56 @@ def test_what_schedulers_say_of_a_process_s_cores(
     environ: dict[str, str], cores: int | None
 ) -> None:
     assert scheduler_cores(environ, "node1.cluster") == cores
+
+
+# --- threads ---
+
+_THREADS = """
+import numpy
+print([line.split()[1] for line in open("/proc/self/status") if line.startswith("Threads:")][0])
+"""
+_BY_COMMAND_LINE = """
+import sys
+from dataprep.cli import entry_point
+sys.argv[1:] = ["--version"]
+assert entry_point() == 0
+"""
+
+
+def threads(code: str) -> int:
+    """Of a process that runs this and then imports numpy."""
+    environ = {
+        name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", code + _THREADS],
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    return int(done.stdout.splitlines()[-1])
+
+
+def test_numpy_starts_no_threads_behind_the_command_line() -> None:
+    if threads("") == 1:
+        pytest.skip("numpy starts no threads here anyway: one core, or another BLAS")
+    assert threads(_BY_COMMAND_LINE) == 1
+
+
+@pytest.mark.parametrize(
+    ("environ", "threads"),
+    [
+        ({}, "1"),
+        ({"OMP_NUM_THREADS": "3"}, "3"),
+        # What PBS sets in every job is nobody's wish.
+        ({"PBS_JOBID": "7.server", "NCPUS": "128", "OMP_NUM_THREADS": "128"}, "1"),
+        ({"PBS_JOBID": "7.server", "NCPUS": "128", "OMP_NUM_THREADS": "2"}, "2"),
+    ],
+)
+def test_libraries_get_one_thread_unless_the_user_said_more(
+    environ: dict[str, str], threads: str
+) -> None:
+    one_thread_each(environ)
+    assert environ["OMP_NUM_THREADS"] == threads

@@ -53,12 +53,3 @@ def test_a_few_bytes_that_become_very_many(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(parquet_files, "_MOST_BYTES", 1 << 20)
     with pytest.raises(DatasetError, match="row group 0 of 1 rows and 16,777"):
         RecordsTable(tmp_path, None)
-
-
-def test_many_rows_in_a_few_bytes(tmp_path: Path) -> None:
-    path = tmp_path / "records.parquet"
-    table = pa.table({"key": pa.nulls(parquet_files._MOST_ROWS + 1, pa.null())})
-    parquet.write_table(table, path, row_group_size=len(table))
-    assert path.stat().st_size < 100_000
-    with pytest.raises(DatasetError, match="row group 0 of 16,777,217 rows"):
-        RecordsTable(tmp_path, None)

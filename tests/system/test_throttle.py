@@ -159,12 +159,15 @@ def test_what_is_verified_is_paid_for(tiny: Made, meter: Recorder) -> None:
     assert meter.total == found.bytes
 
 
-def test_what_is_written_is_paid_for_record_by_record(
-    cli: Cli, tiny: Made, tmp_path: Path, written: Recorder
+def test_every_image_is_read_and_written_and_paid_for_once(
+    cli: Cli, tiny: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: Recorder
 ) -> None:
+    read = Recorder()
+    monkeypatch.setattr(reading, "pay", read.take)
     assert cli(*tiny.command(tmp_path / "out", "--workers", 2)).code == 0
-    images = [path.stat().st_size for path in tiny.raw.path.rglob("*.JPEG")]
-    assert sorted(written.paid) == sorted(images)
+    images = sorted(path.stat().st_size for path in tiny.raw.path.rglob("*.JPEG"))
+    assert sorted(written.paid) == images
+    assert read.total == sum(images)
 
 
 def test_what_is_built_elsewhere_is_paid_for_when_it_is_copied(
@@ -178,12 +181,3 @@ def test_what_is_built_elsewhere_is_paid_for_when_it_is_copied(
     assert cli(*made.command(tmp_path / "out", "--workers", 2)).code == 0
     databases = [made.out / name for name in made.files if "lmdb" in name]
     assert written.total == sum(path.stat().st_size for path in databases)
-
-
-def test_every_image_is_read_and_paid_for_once(
-    cli: Cli, tiny: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    images = Recorder()
-    monkeypatch.setattr(reading, "pay", images.take)
-    assert cli(*tiny.command(tmp_path / "out", "--workers", 2)).code == 0
-    assert images.total == sum(path.stat().st_size for path in tiny.raw.path.rglob("*.JPEG"))

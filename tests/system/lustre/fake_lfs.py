@@ -61,35 +61,17 @@ def save():
 # --- setstripe ---
 
 
-def asked(words):
-    options, paths = getopt.getopt(words, "c:S:p:E:")
-    parts, part = [], {}
-    for flag, value in options:
-        if flag == "-E":
-            if part:
-                parts.append(part)
-            end = None if value == "-1" else int(value)
-            part = {**(parts[-1] if parts else {}), "end": end}
-        elif flag == "-c":
-            part["count"] = int(value)
-        elif flag == "-S":
-            part["size"] = int(value)
-        elif flag == "-p":
-            part["pool"] = value
-    plain = {"count": 1, "size": 4 * MIB, "end": None, "pool": ""}
-    parts = [{**plain, **each} for each in [*parts, part]]
-    return parts, paths
-
-
 def setstripe(words):
-    parts, paths = asked(words)
+    options, paths = getopt.getopt(words, "c:S:p:")
+    given = dict(options)
+    part = {"count": int(given.get("-c", 1)), "size": int(given.get("-S", 4 * MIB)), "end": None}
+    part["pool"] = given.get("-p", "")
     for path in paths:
         name = os.path.basename(path)
         if not on_lustre(path):
             raise LfsError(25, f"setstripe error for '{name}': Inappropriate ioctl for device")
-        pools = [part["pool"] for part in parts if part["pool"]]
-        if set(pools) - set(STATE["pools"]):
-            raise LfsError(22, f"pool '{pools[0]}' does not exist")
+        if part["pool"] not in ("", *STATE["pools"]):
+            raise LfsError(22, f"pool '{part['pool']}' does not exist")
         if not os.path.isdir(path):
             open(path, "x").close()  # a file with that layout
         if STATE["restricted"]:
@@ -100,7 +82,7 @@ def setstripe(words):
             )
             continue
         freeze(path)
-        STATE["layouts"][path] = parts
+        STATE["layouts"][path] = [part]
     save()
 
 

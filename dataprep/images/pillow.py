@@ -1,0 +1,123 @@
+"""What Pillow decodes: the errors that it raises, its pixels, and BMP, TIFF and WebP as a whole.
+
+Its plugin classes are called directly because ``Image.open`` warns about large images through the
+process-wide warnings filter, which threads cannot change safely; `require_size` takes the place of
+that check.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import numpy as np
+from PIL import Image, ImageFile
+from PIL.BmpImagePlugin import BmpImageFile
+from PIL.TiffImagePlugin import TiffImageFile
+from PIL.WebPImagePlugin import WebPImageFile
+
+from dataprep.errors import ImageError
+from dataprep.images import exif
+from dataprep.images.pixels import Levels, require_size
+from dataprep.images.recipe import MAX_PIXELS
+
+# What Pillow raises for damaged bytes, by fuzzing and by its own ImageFile. A UnicodeDecodeError is
+# a ValueError. MemoryError is not among them: sizes are fenced first, so it tells of the machine.
+PILLOW_ERRORS: Final = (
+    *(OSError, SyntaxError, ValueError, EOFError, LookupError, OverflowError, TypeError),
+    *(struct.error, zlib.error, Image.DecompressionBombError),
+    Warning,  # only where the user makes errors of them
+)
+_PLUGINS: Final[dict[str, type[ImageFile.ImageFile]]] = {
+    "BMP": BmpImageFile,
+    "TIFF": TiffImageFile,
+    "WebP": WebPImageFile,
+}
+_TIFF_TILE: Final = (322, 323)  # TIFF 6.0, section 15: width and height of a tile
+
+
+@contextmanager
+def decoding(kind: str) -> Iterator[None]:
+    """Turn whatever Pillow raises meanwhile into an `ImageError` that names the format."""
+    try:
+        yield
+    except PILLOW_ERRORS as error:
+        raise ImageError(f"broken {kind}: {str(error) or type(error).__name__}") from error
+
+
+def levels_of(image: Image.Image, *, grey: bool) -> Levels:
+    """What Pillow decoded, as grey (16 bits stay) or RGB; alpha is dropped, palettes looked up."""
+    image.info.pop("transparency", None)  # with it, convert() may warn
+    if image.mode.startswith("I;16"):
+        return np.asarray(image).astype(np.uint16)
+    mode = "L" if grey else "RGB"
+    return np.asarray(image if image.mode == mode else image.convert(mode))  # it copies if alike
+
+
+def kind_of(data: bytes) -> str:
+    """Name the format of what is neither a JPEG nor a PNG by the file's first bytes.
+
+    Raises:
+        ImageError: it is none that is supported, or nothing at all.
+    """
+    if not data:
+        raise ImageError("empty file: 0 bytes")
+    if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
+        return "WebP"
+    # "BM" alone would claim text; the size of the second header is 12 to 124 in every BMP.
+    if data.startswith(b"BM") and 12 <= int.from_bytes(data[14:18], "little") <= 124:
+        return "BMP"
+    if data.startswith((exif.BIG, exif.LITTLE)):
+        return "TIFF"
+    raise ImageError(
+        f"not a JPEG, PNG, BMP, TIFF or WebP image: {len(data)} bytes starting with {data[:12]!r}"
+    )
+
+
+def decode(data: bytes, kind: str, max_pixels: int) -> tuple[Levels, int]:
+    """Decode the (first) image; alpha is dropped, not composited.
+
+    Grey stays grey, palettes and CMYK become RGB; 16-bit RGB keeps the high byte.
+
+    Args:
+        kind: ``BMP``, ``TIFF`` or ``WebP``.
+        max_pixels: the limit, checked before anything is decoded; of TIFF at most the default.
+
+    Returns:
+        The pixels, 8-bit grey or RGB, or 16-bit grey; and the orientation by the EXIF tag, 1 to 8,
+        not applied.
+
+    Raises:
+        ImageError: the file is damaged, or larger than `max_pixels`.
+    """
+    # Of TIFF alone Pillow's own limit cannot be passed by.
+    limit = min(max_pixels, MAX_PIXELS) if kind == "TIFF" else max_pixels
+    if kind == "WebP":  # Pillow claims the memory for it when it opens a file
+        require_size(*_webp_size(data), limit)
+    upright = exif.turned_upright(data) if kind == "TIFF" else data
+    with decoding(kind), _PLUGINS[kind](io.BytesIO(upright)) as image:
+        require_size(image.width, image.height, limit)
+        if isinstance(image, TiffImageFile):  # as much as a tile is decoded at a time
+            width, height = (int(image.tag_v2.get(tag, 1)) for tag in _TIFF_TILE)
+            require_size(width, height, limit)
+        image.load()
+        if image.mode in ("I", "F"):
+            raise ImageError(f"unsupported {kind}: 32 bits a sample, expected 8 or 16")
+        levels = levels_of(image, grey=image.mode in ("1", "L", "LA", "La"))
+        block = image.info.get("exif", b"").removeprefix(exif.HEAD) if kind == "WebP" else b""
+        return levels, exif.orientation_of(data if kind == "TIFF" else block)
+
+
+def _webp_size(data: bytes) -> tuple[int, int]:
+    """Read the size from the first chunk (RFC 9649, sections 2.5 to 2.7)."""
+    first, places = data[12:16], {b"VP8X": (24, 27), b"VP8L": (21, 21)}.get(data[12:16], (26, 28))
+    width, height = (int.from_bytes(data[at : at + 4], "little") for at in places)
+    if first == b"VP8X":
+        return (width & 0xFFFFFF) + 1, (height & 0xFFFFFF) + 1
+    if first == b"VP8L":
+        return (width & 0x3FFF) + 1, (height >> 14 & 0x3FFF) + 1
+    return width & 0x3FFF, height & 0x3FFF
