@@ -1,4 +1,4 @@
-"""What Pillow decodes: the errors that it raises, its pixels, and BMP, TIFF and WebP as a whole.
+"""What Pillow decodes: its errors, its pixels, and whole GIF, BMP, TIFF and WebP files.
 
 Its plugin classes are called directly because ``Image.open`` warns about large images through the
 process-wide warnings filter, which threads cannot change safely; `require_size` takes the place of
@@ -17,6 +17,7 @@ from typing import Final
 import numpy as np
 from PIL import Image, ImageFile
 from PIL.BmpImagePlugin import BmpImageFile
+from PIL.GifImagePlugin import GifImageFile
 from PIL.TiffImagePlugin import TiffImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
@@ -33,6 +34,7 @@ PILLOW_ERRORS: Final = (
     Warning,  # only where the user makes errors of them
 )
 _PLUGINS: Final[dict[str, type[ImageFile.ImageFile]]] = {
+    "GIF": GifImageFile,
     "BMP": BmpImageFile,
     "TIFF": TiffImageFile,
     "WebP": WebPImageFile,
@@ -66,6 +68,8 @@ def kind_of(data: bytes) -> str:
     """
     if not data:
         raise ImageError("empty file: 0 bytes")
+    if data.startswith((b"GIF87a", b"GIF89a")):
+        return "GIF"
     if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
         return "WebP"
     # "BM" alone would claim text; the size of the second header is 12 to 124 in every BMP.
@@ -74,22 +78,23 @@ def kind_of(data: bytes) -> str:
     if data.startswith((exif.BIG, exif.LITTLE)):
         return "TIFF"
     raise ImageError(
-        f"not a JPEG, PNG, BMP, TIFF or WebP image: {len(data)} bytes starting with {data[:12]!r}"
+        f"not a JPEG, PNG, GIF, BMP, TIFF or WebP image: {len(data)} bytes "
+        f"starting with {data[:12]!r}"
     )
 
 
-def decode(data: bytes, kind: str, max_pixels: int) -> tuple[Levels, int]:
+def decode(data: bytes, kind: str, max_pixels: int) -> tuple[Levels, int, bool]:
     """Decode the (first) image; alpha is dropped, not composited.
 
     Grey stays grey, palettes and CMYK become RGB; 16-bit RGB keeps the high byte.
 
     Args:
-        kind: ``BMP``, ``TIFF`` or ``WebP``.
+        kind: ``GIF``, ``BMP``, ``TIFF`` or ``WebP``.
         max_pixels: the limit, checked before anything is decoded; of TIFF at most the default.
 
     Returns:
-        The pixels, 8-bit grey or RGB, or 16-bit grey; and the orientation by the EXIF tag, 1 to 8,
-        not applied.
+        The pixels, 8-bit grey or RGB, or 16-bit grey; the orientation by the EXIF tag, 1 to 8, not
+        applied; and whether there are more images behind this one.
 
     Raises:
         ImageError: the file is damaged, or larger than `max_pixels`.
@@ -109,7 +114,15 @@ def decode(data: bytes, kind: str, max_pixels: int) -> tuple[Levels, int]:
             raise ImageError(f"unsupported {kind}: 32 bits a sample, expected 8 or 16")
         levels = levels_of(image, grey=image.mode in ("1", "L", "LA", "La"))
         block = image.info.get("exif", b"").removeprefix(exif.HEAD) if kind == "WebP" else b""
-        return levels, exif.orientation_of(data if kind == "TIFF" else block)
+        return levels, exif.orientation_of(data if kind == "TIFF" else block), _several(image)
+
+
+def _several(image: ImageFile.ImageFile) -> bool:
+    """Whether a second image follows; one that is damaged does not."""
+    try:
+        return bool(getattr(image, "is_animated", False))
+    except PILLOW_ERRORS:
+        return False
 
 
 def _webp_size(data: bytes) -> tuple[int, int]:

@@ -78,8 +78,8 @@ def prepare(data: bytes, recipe: Recipe) -> Prepared:
 
     A good JPEG of 1 or 3 components passes through byte for byte, metadata included, unless
     the recipe changes its pixels or encoding; so does a grey or RGB PNG if the recipe's `passes`
-    has PNG. Anything re-encoded is turned upright, and loses its metadata. CMYK JPEG, PNG, BMP,
-    TIFF and WebP are recognised by content and become what `Recipe.target` says. The result
+    has PNG. Anything re-encoded is turned upright, and loses its metadata. CMYK JPEG, PNG, GIF,
+    BMP, TIFF and WebP are recognised by content and become what `Recipe.target` says. The result
     depends on the arguments and `codec_versions` only; threads may call this at once.
 
     Raises:
@@ -147,10 +147,10 @@ def _unusual(header: Header, recipe: Recipe, *, plain: bool) -> str:
 
 
 def _prepare_other(data: bytes, kind: str, recipe: Recipe) -> Prepared:
-    found, orientation = pillow.decode(data, kind, recipe.max_pixels)
+    found, orientation, several = pillow.decode(data, kind, recipe.max_pixels)
     turn = 1 if recipe.exif == "ignore" else orientation
     deep = found.dtype == np.uint16
-    words = f"16-bit {kind}" if deep else kind
+    words = ("16-bit " if deep else "") + kind + (" (its first image)" if several else "")
     kept = deep and recipe.depth == "keep" and recipe.color != "rgb"
     levels = found if kept else pixels.eight_bits(found)
     return _store(levels, recipe, recipe.target(kind), turn, _misplaced(words, recipe))
