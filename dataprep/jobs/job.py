@@ -28,6 +28,7 @@ from dataprep_schemas.state import CommitRecord
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from dataprep.tables.database import Database
     from dataprep_schemas.tables import Kind
 
 Item = TypeVar("Item")
@@ -230,6 +231,34 @@ class Job:
                     shards=split.shards,
                     token=token,
                 )
+
+    def shuffle(
+        self,
+        token: str,
+        opened: Callable[[], AbstractContextManager[tuple[Database, str]]],
+        seed: int,
+    ) -> None:
+        """`order` the images as each split is shuffled.
+
+        Args:
+            opened: the images, as `dataprep.tables.order.shuffled` takes them, and their columns.
+        """
+
+        def ordered(images: tuple[Database, str], split: SplitJob) -> Iterator[pa.Table]:
+            from dataprep.tables.order import shuffled
+
+            database, columns = images
+            return shuffled(
+                database,
+                split.name,
+                split.images,
+                split.shards,
+                shuffle=split.shuffle,
+                seed=seed,
+                columns=columns,
+            )
+
+        self.order(token, opened, ordered)
 
 
 def map_in_order(

@@ -267,13 +267,14 @@ def test_vanished_images_are_named(cli: Cli, grown: Made) -> None:
     (grown.raw.path / "bar" / "1.jpg").unlink()
     (grown.raw.path / "cañon" / "2.jpg").unlink()
     error = refused(cli, grown)
-    assert "bar/1.jpg is not in the raw data any more, and 1 other image" in error
+    assert "bar/1.jpg is not in that split of the raw data any more" in error
+    assert ", and 1 other image; --append only adds" in error
     assert "--overwrite" in error
 
 
 def test_changed_images_are_named(cli: Cli, grown: Made) -> None:
     picture(grown.raw.path / "bar" / "1.jpg", 7, size=400)
-    assert "bar/1.jpg has another size, or other labels or boxes" in refused(cli, grown)
+    assert "bar/1.jpg has another size or other labels" in refused(cli, grown)
 
 
 def test_changed_images_are_noticed_where_none_can_be_named(
@@ -296,7 +297,9 @@ def test_images_that_were_left_out_are_not_let_in_by_accident(
     assert "bar/1.jpg was left out by --exclude before" in refused(cli, made)
     path.write_text("bar/1.jpg\nbar/2.jpg\n")
     error = refused(cli, made, "--exclude", path)
-    assert "bar/2.jpg is not in the raw data any more, or --exclude names it;" in error
+    assert (
+        "bar/2.jpg is not in that split of the raw data any more, or --exclude names it;" in error
+    )
     path.write_text("bar/1.jpg\nbar/new.jpg\n")
     picture(raw.path / "bar" / "newer.jpg", 4)
     assert cli(*raw.command(made.out, "--append", "--exclude", path)).code == 0
