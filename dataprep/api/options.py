@@ -91,7 +91,6 @@ def convert_options() -> list[Option]:
         *_sink(None),
         option("num_shards", counts, type=Parsed(shard_counts), metavar="COUNTS"),
         flag("overwrite", "Delete what an earlier job made in OUT2 first."),
-        _verify_before_seal(),
         _layout("OUT2"),
     ]
     return [
@@ -290,14 +289,6 @@ def _sink(default: str | None) -> list[Option]:
     ]
 
 
-def _verify_before_seal() -> Option:
-    text = (
-        "Read every shard back and compare its hash before manifest.json is written; the same "
-        "command then replaces damaged shards."
-    )
-    return flag("verify_before_seal", text)
-
-
 def _sealing() -> list[Option]:
     counts = (
         f"{_COUNTS} [default: train 1024, others 128; fewer below 100 images a shard or where the "
@@ -315,7 +306,6 @@ def _sealing() -> list[Option]:
         option("num_shards", counts, type=Parsed(shard_counts), metavar="COUNTS"),
         flag("overwrite", overwrite),
         option("max_bad", bad, default="0", metavar="N|P%"),
-        _verify_before_seal(),
         choice("stats", ["off", "on", "mean"], "off", stats, **bare),
         flag("append", append),
     ]

@@ -7,9 +7,7 @@ the table of records, and seed and shuffle are in the manifest.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace as with_options
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -38,8 +36,6 @@ from dataprep_schemas.manifest import Ancestor, Identity, Manifest
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from dataprep.tables.database import Database
-
 _SECOND_LOSS: Final = (
     "JPEGs are decoded and encoded again, which loses a little of each; made from the raw data "
     "they would be better"
@@ -63,10 +59,9 @@ def convert(
     engine.check()
     refuse_damaged(source, checked(), "converted")
     workspace, places = Workspace(request.out), {"SRC": request.source}
-    splits, overwrite = [*source.splits], request.overwrite
-    with working(workspace, engine, places, splits, reporter, overwrite) as workers:
+    with working(workspace, engine, places, [*source.splits], reporter) as workers:
         job, identity = _plan(request, source, workers.lease, reporter.line)
-        claim(job, identity, {CONVERTED: source.manifest.sha256}, overwrite=overwrite)
+        claim(job, identity, {CONVERTED: source.manifest.sha256}, overwrite=request.overwrite)
         _order(job, source)
         records = workers.write(job)
         known = {} if job.source.works_on_images else source.manifest.splits
@@ -74,7 +69,6 @@ def convert(
             job,
             identity,
             records,
-            reporter.line,
             others=unstored_rows(source),
             statistics={name: split.statistics for name, split in known.items()},
         )
@@ -162,18 +156,19 @@ def _order(job: Job, source: SealedSet) -> None:
     """
     manifest, own = source.manifest, [name for name, _ in job.attributes]
     token = digest_of([manifest.sha256, {split.name: split.shards for split in job.splits}])
+    if not (splits := job.unordered(token)):
+        return
+    from dataprep.tables.order import as_recorded
 
-    def ordered(table: RecordsTable, split: SplitJob) -> Iterator[pa.Table]:
-        from dataprep.tables.order import as_recorded
-
-        sizes = [shard.records for shard in manifest.splits[split.name].shards]
-        if split.shards != len(sizes):
-            size, longer = divmod(split.images, split.shards)
-            sizes = [size + (number < longer) for number in range(split.shards)]
-        first = first_rows(manifest)[split.name][0]
-        return as_recorded(table, range(first, first + split.images), sizes, own)
-
-    job.order(token, partial(RecordsTable, source.out, manifest.records_table), ordered)
+    with RecordsTable(source.out, manifest.records_table) as table:
+        for split in splits:
+            sizes = [shard.records for shard in manifest.splits[split.name].shards]
+            if split.shards != len(sizes):
+                size, longer = divmod(split.images, split.shards)
+                sizes = [size + (number < longer) for number in range(split.shards)]
+            first = first_rows(manifest)[split.name][0]
+            rows = range(first, first + split.images)
+            job.keep_order(split, token, as_recorded(table, rows, sizes, own))
 
 
 def _recipe(request: ConvertRequest, source: SealedSet) -> Recipe | None:
@@ -255,7 +250,7 @@ def compact(
     # A run that was killed at its very end has left its lock.
     if not (workspace.journal.exists() or workspace.lock.exists() or _compactable(out)):
         return SealedSet.read(out)
-    with working(workspace, engine, {"OUT": out}, (), reporter, overwrite=False) as workers:
+    with working(workspace, engine, {"OUT": out}, (), reporter) as workers:
         grown = _compactable(out)
         if grown is None:
             return SealedSet.read(out)
@@ -267,7 +262,7 @@ def compact(
         _order_anew(job, grown)
         records = workers.write(job)
         others = unstored_rows(grown, rejected=False)
-        new = seal(job, identity, records, reporter.line, others=others)
+        new = seal(job, identity, records, others=others)
         return exchange(grown, new.manifest, workers.lease)
 
 
@@ -326,13 +321,10 @@ def _order_anew(job: Job, grown: SealedSet) -> None:
     from dataprep.tables.order import open_recorded, recorded_columns
 
     manifest, info = grown.manifest, grown.info
-    classes, splits = [name for name, _ in info.classes], [split.name for split in job.splits]
-
-    @contextmanager
-    def opened() -> Iterator[tuple[Database, str]]:
+    if splits := job.unordered(manifest.sha256):
         table, rows = Workspace(grown.out).records, manifest.records_table.rows
+        names, classes = [split.name for split in job.splits], [name for name, _ in info.classes]
         with open_recorded(table, job.workspace.private, rows=rows) as database:
-            number_label_sets(database, splits, classes, multilabel=info.multilabel)
-            yield database, recorded_columns([name for name, _ in job.attributes])
-
-    job.shuffle(manifest.sha256, opened, manifest.seed)
+            number_label_sets(database, names, classes, multilabel=info.multilabel)
+            columns = recorded_columns([name for name, _ in job.attributes])
+            job.shuffle(splits, manifest.sha256, database, columns, manifest.seed)

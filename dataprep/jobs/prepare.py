@@ -27,7 +27,6 @@ from dataprep.tables.records import SHALLOWER, count_reasons
 from dataprep_schemas.manifest import Excluded, Identity
 
 if TYPE_CHECKING:  # they load a database, which a run that has nothing to order need not
-    from dataprep.tables.database import Database
     from dataprep.tables.images import Images
     from dataprep_schemas.state import ScanSummary
 
@@ -77,8 +76,7 @@ def found(request: Request, engine: Engine, reporter: Reporter) -> Iterator[RawD
     workspace = Workspace(request.out)
     given = {"--index_dir": request.index_dir, "--build_dir": request.build_dir}
     places = {"--raw": request.raw} | {option: path for option, path in given.items() if path}
-    splits, overwrite = what.splits or (), request.overwrite
-    with working(workspace, engine, places, splits, reporter, overwrite) as workers:
+    with working(workspace, engine, places, what.splits or (), reporter) as workers:
         yield RawData(request, dataset, what, workers, reporter.line)
 
 
@@ -152,7 +150,7 @@ def make(raw: RawData, request: Request, grown: SealedSet | None) -> SealedSet |
     check_rejected(job, records, request.max_bad, report, summary, before)
     with open_images(parts, dataset, request, grown) as images:
         others = images.unstored() if summary.has_unstored else ()
-        made = seal(job, identity, records, report, others=others)
+        made = seal(job, identity, records, others=others)
     if deep := count_reasons(job.workspace.records, SHALLOWER):
         report(f"{counted(deep, 'image')} {STORED_WITH_8_BITS}")
     return made
@@ -224,9 +222,7 @@ def _order(job: Job, request: Request, images: Images, token: str) -> None:
         token: of what shapes the order: the job's identity, which is the same for every raw
             layout, and what the index was made from, since the order says where the bytes are.
     """
-
-    @contextmanager
-    def opened() -> Iterator[tuple[Database, str]]:
+    if splits := job.unordered(token):
         from dataprep.tables.order import order_columns
 
         images.choose(
@@ -236,6 +232,4 @@ def _order(job: Job, request: Request, images: Images, token: str) -> None:
             seed=request.seed,
             limit=request.limit,
         )
-        yield images.database, order_columns(images)
-
-    job.shuffle(token, opened, request.seed)
+        job.shuffle(splits, token, images.database, order_columns(images), request.seed)

@@ -60,7 +60,6 @@ class OutputRequest:
     Attributes:
         build_dir: where formats that are not written from front to back are built; otherwise each
             worker decides.
-        verify_before_seal: whether every shard is read again before it is sealed.
     """
 
     out: Path
@@ -70,7 +69,6 @@ class OutputRequest:
     num_shards: Mapping[str, int] | None = None
     build_dir: Path | None = None
     overwrite: bool = False
-    verify_before_seal: bool = False
     striping: Striping = field(default_factory=Striping)
 
     def load_sink(self) -> Sink:

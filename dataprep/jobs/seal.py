@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path, PurePosixPath
@@ -22,11 +20,9 @@ from dataprep.jobs.request import MaxBad
 from dataprep.jobs.workspace import Workspace
 from dataprep.sealed.set import SealedSet
 from dataprep.sinks import FinishedShard
-from dataprep.system.cores import usable_cores
 from dataprep.system.durable_files import sync_directory, write_durably
-from dataprep.system.messages import counted, printable, some_of
-from dataprep.system.state_files import encode, file_sha256, hashed
-from dataprep.system.throttle import pay
+from dataprep.system.messages import printable
+from dataprep.system.state_files import encode, hashed
 from dataprep.tables.records import row_groups
 from dataprep.tables.sealing import SplitCounts, WrittenRecords, write_rows
 from dataprep_schemas import manifest as shapes
@@ -85,7 +81,6 @@ def seal(
     job: Job,
     identity: Identity,
     records: Sequence[CommitRecord],
-    report: Callable[[str], None],
     *,
     others: Iterable[pa.Table] = (),
     statistics: Mapping[str, shapes.Statistics | None] | None = None,
@@ -99,14 +94,10 @@ def seal(
         statistics: of the splits' images, if they are known from before.
 
     Raises:
-        DatasetError: a shard was damaged since it was written, where that was to be looked at; it
-            is forgotten, and made anew by the next run.
+        DatasetError: the commit records do not account for every image, or a shard is empty.
         LockedError: another run has taken the directory over.
     """
     _check_complete(job.splits, records)
-    if job.request.verify_before_seal:
-        report(f"reading {counted(len(records), 'shard')} again")
-        _reread(job, records)
     joined = join_rows(job, records, others)
     splits: dict[str, Split] = {}
     for split in sorted(job.splits, key=lambda each: each.name):
@@ -166,34 +157,6 @@ def publish_manifest(workspace: Workspace, lease: Lease, manifest: bytes) -> Non
     """
     write_durably(workspace.manifest, manifest, check=partial(check_held, lease))
     sync_directory(workspace.out)
-
-
-def _reread(job: Job, records: Sequence[CommitRecord]) -> None:
-    """Compare every shard, as storage gives it back, with what was written."""
-
-    def is_as_written(record: CommitRecord) -> bool:
-        for file in record.files:
-            path = job.request.out / file.path
-            with path.open("rb") as opened:  # what this machine still has in memory proves nothing
-                os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-            if file_sha256(path, pay) != file.sha256:
-                return False
-        return True
-
-    with ThreadPoolExecutor(usable_cores()) as pool:
-        good = [*pool.map(is_as_written, records)]
-    damaged = [record.shard for record, is_good in zip(records, good, strict=True) if not is_good]
-    if damaged:
-        check_held(job.lease)
-        job.workspace.manifest.unlink(missing_ok=True)  # an earlier seal's, of these shards
-        sync_directory(job.workspace.out)
-        for shard in damaged:
-            job.workspace.record(shard).unlink()
-        raise DatasetError(
-            f"{some_of([str(shard) for shard in damaged])}: not what was written there, so nothing "
-            "is sealed; check the storage and run the same command again: it makes only "
-            f"{counted(len(damaged), 'shard')} anew"
-        )
 
 
 def _check_complete(splits: Sequence[SplitJob], records: Sequence[CommitRecord]) -> None:

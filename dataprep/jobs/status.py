@@ -10,7 +10,7 @@ from typing import Literal
 
 from dataprep.errors import DatasetError
 from dataprep.jobs.commit import are_there, finished_shards, images_under_way
-from dataprep.jobs.identity import COMPACTED, read_job
+from dataprep.jobs.identity import read_job
 from dataprep.jobs.lock import LEASE_SECONDS, is_alive, sight
 from dataprep.jobs.workspace import Workspace
 from dataprep.sealed.part import NAME as PART
@@ -18,13 +18,16 @@ from dataprep.sealed.part import described
 from dataprep.sealed.set import SealedSet
 from dataprep.system.messages import counted, one_line
 from dataprep.system.state_files import read_state
-from dataprep_schemas.state import CommitRecord, Marker, MergeJournal, StoredJob
+from dataprep_schemas.state import CommitRecord, Marker, StoredJob
 
 _GROWING = (
-    "sealed, but not finished is what {} was making, which is below; run the same command again to "
-    "resume"
+    "sealed, but not finished is what --append or `dataprep compact` was making, which is below; "
+    "run the same command again to resume"
 )
-_MERGING = "what {} made is not all in its place; run the same command again to finish"
+_MERGING = (
+    "what --append or `dataprep compact` made is not all in its place; run the same command again "
+    "to finish"
+)
 
 State = Literal["running", "silent", "stopped", "rejected", "written", "incomplete", "sealed"]
 
@@ -117,7 +120,7 @@ def read_status(out: Path) -> JobStatus:
     runs = _describe_run(*holder) if holder is not None else None
     works = runs is not None and runs[0] == "running"
     if runs is None and (merging or growing):
-        runs = "stopped", (_MERGING if merging else _GROWING).format(_maker(workspace))
+        runs = "stopped", _MERGING if merging else _GROWING
     state, description = runs or _describe_rest(workspace, splits, rejected)
     under_way = images_under_way(job) if works else 0
     rate = _rate(job, records, holder[0].since) if works and holder is not None else None
@@ -163,16 +166,6 @@ def _describe_run(marker: Marker, silent: float) -> tuple[State, str] | None:
         return "running", f"running, {who}, {sign}"
     again = "run the same command again: it makes sure and resumes"
     return "silent", f"probably dead, {who}, {sign}; {again}"
-
-
-def _maker(workspace: Workspace) -> str:
-    """What was killed while it made a data set inside this one, or put it in its place."""
-    if workspace.journal.exists():
-        journal = read_state(workspace.journal, MergeJournal)
-        appends = journal is None or bool(journal.manifest.generations)
-    else:
-        appends = COMPACTED not in read_job(Workspace(workspace.generation)).units
-    return "--append" if appends else "`dataprep compact`"
 
 
 def _describe_rest(

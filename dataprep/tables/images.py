@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 import pyarrow as pa
+from pyarrow.csv import write_csv
 
 from dataprep.system.durable_files import partial_path
 from dataprep.system.messages import printable
@@ -248,15 +248,11 @@ class Images:
         """All of them, as CSV; whole or not at all."""
         temporary = partial_path(path)
         try:
-            rows = self.database.execute(
+            found = self.database.sql(
                 "select status, split, key as name, container as place from unmatched "
                 "order by status, split, key"
             )
-            with temporary.open("x", newline="", encoding="utf-8") as file:
-                writer = csv.writer(file, lineterminator="\n")
-                writer.writerow(("status", "split", "name", "place"))
-                while some := rows.fetchmany(1 << 12):
-                    writer.writerows(some)
+            write_csv(found.to_arrow_table(), temporary)
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)

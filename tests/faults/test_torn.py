@@ -37,55 +37,6 @@ def zeros(path: Path) -> None:
     path.write_bytes(bytes(path.stat().st_size))
 
 
-def test_a_shard_that_was_damaged_before_the_seal_is_found_if_asked_for(
-    cli: Cli, tiny: Made, tmp_path: Path
-) -> None:
-    """Otherwise `dataprep verify` finds it."""
-    out = tiny.copy(tmp_path / "out")
-    (out / "manifest.json").unlink()  # as before the seal
-    shard = min((out / "train").iterdir())
-    flip(shard)
-    assert cli(*tiny.command(out)).code == 0
-    assert f"bad: train/{shard.name}" in cli("verify", out).out
-    (out / "manifest.json").unlink()
-    asked = tiny.command(out, "--verify_before_seal")
-    result = cli(*asked)
-    assert result.code == 1
-    assert f"{shard.name}: not what was written there, so nothing is sealed" in result.error
-    assert not (out / "manifest.json").exists()
-    again = cli(*asked)
-    assert again.code == 0, again
-    assert "7 shards already there, 1 to make" in again.out
-    assert "reading 8 shards again" in again.out
-    assert hashes(out) == tiny.files
-
-
-def test_a_sealed_set_whose_shard_is_found_damaged_is_sealed_no_more(
-    cli: Cli, tiny: Made, tmp_path: Path
-) -> None:
-    """Or others would stage what is known to be damaged."""
-    out = tiny.copy(tmp_path / "out")
-    shard = out / "train" / "train-00002-of-00006"
-    shard.write_bytes(shard.read_bytes()[::-1])
-    error = cli(*tiny.command(out, "--verify_before_seal")).error
-    assert "train-00002-of-00006: not what was written there, so nothing is sealed" in error
-    assert not (out / "manifest.json").exists()
-    assert "unfinished" in cli("stage", out, "--to", tmp_path / "to").error
-    assert cli(*tiny.command(out, "--verify_before_seal")).code == 0
-    assert hashes(out) == tiny.files
-
-
-def test_a_conversion_can_be_read_again_too(cli: Cli, tiny: Made, tmp_path: Path) -> None:
-    words = ("convert", tiny.out, "--to", tmp_path / "out", "--sink", "recordio", "--workers", 1)
-    assert cli(*words).code == 0
-    made = hashes(tmp_path / "out")
-    (tmp_path / "out" / "manifest.json").unlink()
-    zeros(next((tmp_path / "out").rglob("train*.rec")))
-    assert "not what was written there" in cli(*words, "--verify_before_seal").error
-    assert cli(*words, "--verify_before_seal").code == 0
-    assert hashes(tmp_path / "out") == made
-
-
 @SETTINGS
 @given(data=st.data())
 def test_a_bit_of_a_commit_record_or_its_rows_is_healed(
