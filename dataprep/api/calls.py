@@ -149,7 +149,7 @@ def compact(
         build_dir=call.values["build_dir"],
         striping=chosen_striping(call.values),
     )
-    from dataprep.jobs.compact import compact
+    from dataprep.jobs.convert import compact
     from dataprep_pipelines.run import Launcher
 
     try:

@@ -10,11 +10,11 @@ from msgspec.structs import replace
 from dataprep.datasets import Dataset
 from dataprep.errors import DatasetError, UsageError
 from dataprep.jobs.engine import Engine, Reporter
-from dataprep.jobs.growth import cannot_grow
 from dataprep.jobs.identity import identity_of, what_differs
 from dataprep.jobs.merge import merge
 from dataprep.jobs.prepare import found, make
 from dataprep.jobs.request import Request
+from dataprep.jobs.summary import cannot_grow
 from dataprep.jobs.workspace import Workspace
 from dataprep.sealed.set import SealedSet
 from dataprep.sinks import ShardName

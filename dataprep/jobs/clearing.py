@@ -6,13 +6,12 @@ files, even the raw data.
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from dataprep.errors import DataprepError, DatasetError, SinkError
+from dataprep.errors import DataprepError, DatasetError
 from dataprep.jobs.commit import read_records
 from dataprep.jobs.lock import Lease, check_held
 from dataprep.jobs.workspace import Workspace
@@ -45,11 +44,6 @@ def check_foreign_files(job: Job, *, fresh: bool, going: Collection[Path] = ()) 
     """
     counts = {split.name: split.shards for split in job.splits}
     made = _made(job)
-    if len(set(made)) < len(made) or any(path.is_absolute() or ".." in path.parts for path in made):
-        raise SinkError(
-            f"sink {job.sink.name} gives files one place, or places outside of the output "
-            "directory; that is a defect of the sink"
-        )
     out = job.workspace.out
     for directory in {path.parent / "file" for path in made}:
         job.workspace.path_of(directory)
@@ -107,20 +101,18 @@ def remove_data_set(job: Job) -> None:
     names: list[str | PurePosixPath] = [file.path for record in records for file in record.files]
     # A kill between a rename and the record of it leaves files that only a plan knows.
     planned = _planned(workspace)
-    names += [*planned, *_merged_paths(workspace), *_sealed(workspace)]
+    names += [*planned, *_sealed(workspace)]
     manifests = []
     if workspace.job.exists() or records or _is_ours(workspace.manifest):
         manifests = [workspace.manifest]
-        made, layout = _made(job), job.request.layout
-        if not names:  # nor how many shards there were
-            splits = {split.name for split in job.splits}
-            beside = foreign_files(workspace.out, splits, [str(path) for path in made[:-1]])
-            names += [name for name in beside if is_shard(name, job.sink, splits, layout)]
-        names += made
-        counts = {record.shard.split: record.shard.count for record in records}
-        names += _paths(job.sink, counts, layout)  # of a plan that is damaged
+        names += _made(job)
     built = {*map(workspace.path_of, names)}
-    workspace.remove_empty([*built, *manifests])
+    for path in (*sorted(built), *manifests):
+        if path.is_dir() and not path.is_symlink():
+            raise DatasetError(
+                f"{path} is a directory, where a file of the data set should be; nothing was "
+                "deleted: move it away and run the same command again"
+            )
     check_foreign_files(job, fresh=True, going={*built, *manifests})
     # First, so that nobody takes the rest for whole; unless nothing else knows what is to go.
     if planned:
@@ -140,19 +132,6 @@ def remove_data_set(job: Job) -> None:
             directory.rmdir()
 
 
-def _merged_paths(workspace: Workspace) -> Iterator[PurePosixPath]:
-    """The files of shards that a merge, which nothing else tells of any more, may have renamed."""
-    inner = Workspace(workspace.generation)
-    before, new = read_state(workspace.job, StoredJob), read_state(inner.job, StoredJob)
-    if before is None or new is None or (before.identity.sink != new.identity.sink):
-        return
-    made, added = before.identity, new.identity.num_shards
-    sink = load_sink(made.sink.name, made.sink.config)
-    both = {name: count + added.get(name, 0) for name, count in made.num_shards.items()}
-    for counts in (added, both):
-        yield from _paths(sink, counts, made.layout)
-
-
 def _made(job: Job) -> list[PurePosixPath]:
     """Every file that a job is going to make."""
     counts = {split.name: split.shards for split in job.splits}
@@ -165,18 +144,6 @@ def _paths(sink: Sink, shards: Mapping[str, int], layout: Layout) -> Iterator[Pu
         for number in range(count):
             yield from sink.paths(ShardName(split, number, count), layout)
         yield from sink.split_paths(split, count, layout)
-
-
-def is_shard(name: str, sink: Sink, splits: Collection[str], layout: Layout) -> bool:
-    """Whether it is a file of a shard of any number of shards: ``train-00003-of-00007``."""
-    found = re.search(r"(?:^|/)([^/]+)-([0-9]{5,7})-of-([0-9]{5,7})", name)
-    if found is not None:
-        shards = [ShardName(found[1], int(found[2]), int(found[3]))]
-    else:
-        shards = [ShardName(split, 0, 1) for split in splits]
-    return any(
-        shard.split in splits and name in map(str, sink.paths(shard, layout)) for shard in shards
-    )
 
 
 def _is_ours(manifest: Path) -> bool:
@@ -192,10 +159,7 @@ def _remove(paths: Iterable[Path], lease: Lease) -> None:
     paths = [path for path in paths if path.exists() or path.is_symlink()]
     for path in paths:
         check_held(lease, now=False)
-        if path.is_dir() and not path.is_symlink():
-            path.rmdir()
-        else:
-            path.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
     for directory in {path.parent for path in paths}:
         sync_directory(directory)
 

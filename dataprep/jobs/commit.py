@@ -74,11 +74,16 @@ def _is_there(record: CommitRecord, out: Path) -> bool:
 
     Nobody can tell by its rows that they were damaged once they are among those of other shards.
     """
+    rows = record.rows
+    return are_there(out, record.files) and is_intact(out / rows.path, rows.sha256)
+
+
+def are_there(out: Path, files: Iterable[File]) -> bool:
+    """Whether every one of them has its size."""
     try:
-        sized = all((out / file.path).stat().st_size == file.bytes for file in record.files)
+        return all((out / file.path).stat().st_size == file.bytes for file in files)
     except (FileNotFoundError, NotADirectoryError):
         return False
-    return sized and is_intact(out / record.rows.path, record.rows.sha256)
 
 
 @contextmanager

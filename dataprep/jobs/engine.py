@@ -112,7 +112,6 @@ def working(
     places: dict[str, Path],
     splits: Sequence[str],
     reporter: Reporter,
-    overwrite: bool,
 ) -> Iterator[Workers]:
     """The lock, a directory without what killed runs left there, and workers.
 
@@ -127,13 +126,11 @@ def working(
     try:
         workspace.require_own()
         workspace.make()
-        workspace.free_lock()
         with locked(workspace, report=reporter.line) as lease:
             for each in (workspace, Workspace(workspace.generation)):
-                each.remove_misplaced()
                 remove_partial_files(each, splits)
                 remove_build_directories(each.out, places.get("--build_dir"))
-            if finish_merge(workspace, lease, whole=not overwrite):
+            if finish_merge(workspace, lease):
                 reporter.line(f"{workspace.out}: finished what --append or compact had begun")
             try:
                 with engine.workers(workspace, places, lease, reporter) as workers:

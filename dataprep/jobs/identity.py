@@ -37,9 +37,7 @@ COMPACTED: Final = "the data set to compact"
 """The same of a compaction."""
 
 
-def claim(
-    job: Job, identity: Identity, units: Mapping[str, str], *, overwrite: bool, changes: str = ""
-) -> None:
+def claim(job: Job, identity: Identity, units: Mapping[str, str], *, overwrite: bool) -> None:
     """Accept a directory that is new or this job's, and write down whose it is.
 
     To be called when nothing that was asked for can be refused any more; hold the lock.
@@ -47,7 +45,6 @@ def claim(
     Args:
         identity: everything that shapes the bytes of the output.
         units: a digest of every piece of the input, to name those that changed.
-        changes: what is another in the input, if that is known.
 
     Raises:
         DatasetError: the directory is being made in another way, or holds foreign shards.
@@ -57,7 +54,7 @@ def claim(
     check_held(job.lease)
     if overwrite:
         remove_data_set(job)
-    fresh = check_identity(workspace, identity, units, changes)
+    fresh = check_identity(workspace, identity, units)
     if fresh:
         remove_planned(workspace, job.lease)
     check_foreign_files(job, fresh=fresh)
@@ -82,9 +79,7 @@ def is_other_job(workspace: Workspace, identity: Identity, units: Mapping[str, s
     return workspace.job.exists() and not same
 
 
-def check_identity(
-    workspace: Workspace, identity: Identity, units: Mapping[str, str], changes: str = ""
-) -> bool:
+def check_identity(workspace: Workspace, identity: Identity, units: Mapping[str, str]) -> bool:
     """Accept a new directory, or one that is being made from the same input in the same way.
 
     Args:
@@ -109,10 +104,12 @@ def check_identity(
         return False
     if not any(workspace.commits.glob("[!.]*.json")):
         return True  # nothing was finished in the other way, so nothing can be mixed
-    shown = what_differs(theirs.identity, identity, (theirs.units, units), changes)
-    made = "was made" if workspace.manifest.exists() else "is being made"
+    shown = what_differs(theirs.identity, identity, (theirs.units, units))
+    sealed = workspace.manifest.exists()
+    grows = sealed and theirs.units != units and CONVERTED not in units
     raise DatasetError(
-        f"{shlex.quote(str(workspace.out))} {made} with {shown}; use the same input and options, "
+        f"{shlex.quote(str(workspace.out))} {'was' if sealed else 'is being'} made with {shown}; "
+        f"use the same input and options, {'--append if images are only new, ' * grows}"
         "another output directory, or --overwrite to start it anew"
     )
 
@@ -166,13 +163,11 @@ def what_differs(
     theirs: Identity,
     ours: Identity,
     units: tuple[Mapping[str, str], Mapping[str, str]] = ({}, {}),
-    changes: str = "",
 ) -> str:
     """In the words of the command line: ``--quality 95, now 80``.
 
     Args:
         units: the pieces of the input, theirs and ours.
-        changes: what is another in them, if that is known.
     """
     found = []
     for name, old, new in _leaves_that_differ(to_builtins(theirs), to_builtins(ours)):
@@ -201,7 +196,7 @@ def what_differs(
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
         what = "the raw data" + (f" of {names[0]}{more}" if before.keys() == now.keys() else "")
         what = CONVERTED if names == [CONVERTED] else what
-        found.append(f"other input: {what} changed" + (f": {changes}" if changes else ""))
+        found.append(f"other input: {what} changed")
     more = f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
     return "; ".join(found[:_SHOWN] or ["another list of classes"]) + more
 

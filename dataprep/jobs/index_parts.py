@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dataprep.datasets import Dataset, ScanUnit
 from dataprep.errors import SourceError
@@ -28,10 +27,6 @@ from dataprep.system.state_files import (
 )
 from dataprep_schemas.state import IndexPart
 from dataprep_schemas.tables import Kind
-
-if TYPE_CHECKING:
-    pass
-
 
 _VERSION = 4  # raise it whenever the same scan would be kept in another way
 _GROUP = 1 << 17  # rows; what DuckDB gives to one of its threads

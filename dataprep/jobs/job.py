@@ -6,7 +6,6 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
@@ -28,11 +27,11 @@ from dataprep_schemas.state import CommitRecord
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from dataprep.tables.database import Database
     from dataprep_schemas.tables import Kind
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-Images = TypeVar("Images")
 
 # The counts of Google's imagenet_to_gcs, which tensorflow/models' reader insists on.
 _PREFERRED = {"train": 1024}
@@ -200,36 +199,57 @@ class Job:
             size *= self.source.size_ratio(self, pending[0])
         return int(size + images * self.sink.overhead)
 
-    def order(
-        self,
-        token: str,
-        opened: Callable[[], AbstractContextManager[Images]],
-        ordered: Callable[[Images, SplitJob], Iterable[pa.Table]],
-    ) -> None:
-        """Put the images of those splits in order whose order is not there.
+    def unordered(self, token: str) -> list[SplitJob]:
+        """The splits whose images are not in order yet.
 
         Args:
             token: identifies what the order is made from.
-            opened: what they are ordered by, if there is anything to do.
-            ordered: a split's images, as `dataprep.tables.order.write_order` takes them.
         """
-        # Imported late: a run that is resumed has nothing to order.
-        from dataprep.tables.order import order_is_current, write_order
+        # Imported late: it loads Arrow.
+        from dataprep.tables.order import order_is_current
 
-        directory = self.workspace.order
-        stale = [each for each in self.splits if not order_is_current(directory, each.name, token)]
-        if not stale:
-            return
-        with opened() as images:
-            for split in stale:
-                write_order(
-                    directory,
-                    ordered(images, split),
-                    split=split.name,
-                    images=split.images,
-                    shards=split.shards,
-                    token=token,
-                )
+        order = self.workspace.order
+        return [each for each in self.splits if not order_is_current(order, each.name, token)]
+
+    def keep_order(self, split: SplitJob, token: str, ordered: Iterable[pa.Table]) -> None:
+        """Put the images of a split in order.
+
+        Args:
+            ordered: as `dataprep.tables.order.write_order` takes them.
+        """
+        from dataprep.tables.order import write_order
+
+        write_order(
+            self.workspace.order,
+            ordered,
+            split=split.name,
+            images=split.images,
+            shards=split.shards,
+            token=token,
+        )
+
+    def shuffle(
+        self, splits: Iterable[SplitJob], token: str, database: Database, columns: str, seed: int
+    ) -> None:
+        """Put the images of splits in order as each is shuffled.
+
+        Args:
+            database: the images, as `dataprep.tables.order.shuffled` takes them.
+            columns: what is kept of them, as SQL.
+        """
+        from dataprep.tables.order import shuffled
+
+        for split in splits:
+            ordered = shuffled(
+                database,
+                split.name,
+                split.images,
+                split.shards,
+                shuffle=split.shuffle,
+                seed=seed,
+                columns=columns,
+            )
+            self.keep_order(split, token, ordered)
 
 
 def map_in_order(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import Final
 
@@ -10,15 +9,12 @@ from dataprep.errors import DatasetError
 from dataprep.jobs.lock import check_held, locked
 from dataprep.jobs.workspace import Workspace
 from dataprep.sealed.verify import Verified
-from dataprep.system.messages import printable
 from dataprep.system.state_files import read_state
 from dataprep_schemas.state import StoredJob
 
 STAGED: Final = ".dataprep-stage"
 """What staging keeps in a copy; see `dataprep.staging.node_dir.paths`."""
 
-_RAW: Final = ("--raw_data_dir", "--raw")
-_OUT: Final = ("--local_scratch_dir", "--out", "--to")
 _COPY: Final = (
     "take it from another copy: `dataprep stage COPY --to NEW` or `dataprep convert COPY --to NEW`"
 )
@@ -36,31 +32,8 @@ def remedy(out: Path) -> str:
         return "run the command that made it with --overwrite, as nothing tells which that was"
     if stored.generations:
         return f"it grew by --append, so {_COPY}; or make it anew with --overwrite"
-    made = command_of(stored, out)
-    again = f"this command again: {made}" if made else "the call that made it again"
+    again = f"this command again: {stored.command}" if stored.command else "the call again"
     return f"run {again}; it makes only those anew"
-
-
-def command_of(stored: StoredJob, out: Path) -> str:
-    """The command that makes a data set, with RAW and SRC for what it is made from.
-
-    Args:
-        out: where it is now.
-    """
-    words = shlex.split(stored.command.partition(" && ")[2])
-    if len(words) < 2:
-        return ""
-    if words[1] == "convert" and len(words) > 2 and not words[2].startswith("-"):
-        words[2] = "SRC"
-    for place, word in enumerate(words):
-        name, equals, _ = word.partition("=")
-        name = name.replace("-", "_").replace("__", "--", 1)
-        value = "RAW" if name in _RAW else str(out) if name in _OUT else None
-        if value is not None and equals:
-            words[place] = f"{name}={value}"
-        elif value is not None and place + 1 < len(words):
-            words[place + 1] = value
-    return printable(shlex.join(words))
 
 
 def discard(out: Path, found: Verified) -> list[str]:
@@ -82,15 +55,14 @@ def discard(out: Path, found: Verified) -> list[str]:
     bad = dict.fromkeys(problem.path for problem in found.problems if not problem.foreign)
     paths = {name: workspace.path_of(name) for name in bad}
     if staged:
-        return _delete(workspace, paths)
+        return _delete(paths)
     workspace.require_own()
     with locked(workspace) as lease:
         check_held(lease)
-        return _delete(workspace, paths)
+        return _delete(paths)
 
 
-def _delete(workspace: Workspace, paths: dict[str, Path]) -> list[str]:
-    workspace.remove_empty(paths.values())
+def _delete(paths: dict[str, Path]) -> list[str]:
     there = [name for name, path in paths.items() if path.exists() or path.is_symlink()]
     for name in there:
         paths[name].unlink()

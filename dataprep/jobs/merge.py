@@ -9,8 +9,9 @@ whichever that is; meanwhile there is no manifest.
 
 from __future__ import annotations
 
+import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -19,13 +20,12 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from dataprep.errors import DatasetError
-from dataprep.jobs.clearing import is_shard
 from dataprep.jobs.identity import store_grown
 from dataprep.jobs.lock import Lease, check_held
 from dataprep.jobs.seal import describe_split, publish_manifest
 from dataprep.jobs.workspace import Workspace
 from dataprep.sealed.set import SealedSet, first_rows, sink_of
-from dataprep.sinks import ShardName
+from dataprep.sinks import Layout, ShardName, Sink
 from dataprep.system.durable_files import sync_directory
 from dataprep.system.state_files import encode, hashed, read_document, write_state
 from dataprep.tables.records import RecordsTable
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-_REMEDY: Final = "run the command that made the data set again with --overwrite"
+_REMEDY: Final = "move the directory away, and run the command that made the data set again"
 
 Renames = Sequence[tuple[str, str]]
 """Present and new path of files, relative to OUT."""
@@ -231,14 +231,10 @@ def _shifted(tables: Iterable[pa.Table], counts: Mapping[str, int]) -> Iterator[
         yield rows.set_column(rows.schema.get_field_index("shard"), "shard", shards)
 
 
-def finish_merge(workspace: Workspace, lease: Lease, *, whole: bool = True) -> bool:
+def finish_merge(workspace: Workspace, lease: Lease) -> bool:
     """Do what the journal says, from wherever a killed run left off; False: there is none.
 
     Every step may be repeated. There is no manifest until every file has its new name.
-
-    Args:
-        whole: False: the data set is about to be deleted: files may be gone, and the journal
-            damaged, which is deleted then.
 
     Raises:
         DatasetError: a file is gone, or the journal is damaged.
@@ -247,14 +243,8 @@ def finish_merge(workspace: Workspace, lease: Lease, *, whole: bool = True) -> b
     if not workspace.journal.exists():
         return False
     out = workspace.out
-    try:
-        journal = read_document(workspace.journal, MergeJournal, _REMEDY)
-        pairs, gone = _checked_journal(workspace, journal)
-    except DatasetError:
-        if whole:
-            raise
-        workspace.journal.unlink()
-        return False
+    journal = read_document(workspace.journal, MergeJournal, _REMEDY)
+    pairs, gone = _checked_journal(workspace, journal)
     check_held(lease)
     workspace.manifest.unlink(missing_ok=True)
     sync_directory(out)
@@ -262,10 +252,9 @@ def finish_merge(workspace: Workspace, lease: Lease, *, whole: bool = True) -> b
         if source.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
             source.replace(target)
-        elif whole and not target.exists():
+        elif not target.exists():
             raise DatasetError(
-                f"{target} is gone, and so is {source}, from which it was to be; use --overwrite "
-                "to start anew"
+                f"{target} is gone, and so is {source}, from which it was to be; {_REMEDY}"
             )
     for path in gone:
         path.unlink(missing_ok=True)
@@ -309,10 +298,22 @@ def _checked_journal(
     old = [*journal.deletions, *(old for old, _ in journal.renames if not old.startswith(place))]
     sink, splits, layout = sink_of(manifest), manifest.splits, manifest.layout
     strange = {new for _, new in journal.renames} - made
-    strange |= {name for name in old if not is_shard(name, sink, splits, layout)}
+    strange |= {name for name in old if not _is_shard(name, sink, splits, layout)}
     if strange or not made.isdisjoint(journal.deletions):
         raise DatasetError(f"{workspace.journal} names files that no run would; {_REMEDY}")
     return pairs, gone
+
+
+def _is_shard(name: str, sink: Sink, splits: Collection[str], layout: Layout) -> bool:
+    """Whether it is a file of a shard of any number of shards: ``train-00003-of-00007``."""
+    found = re.search(r"(?:^|/)([^/]+)-([0-9]{5,7})-of-([0-9]{5,7})", name)
+    if found is not None:
+        shards = [ShardName(found[1], int(found[2]), int(found[3]))]
+    else:
+        shards = [ShardName(split, 0, 1) for split in splits]
+    return any(
+        shard.split in splits and name in map(str, sink.paths(shard, layout)) for shard in shards
+    )
 
 
 def _remove_empty(out: Path, directories: Iterable[Path]) -> None:

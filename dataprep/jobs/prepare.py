@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dataprep.datasets import Dataset, Found, close_archives
-from dataprep.errors import DatasetError, UsageError
+from dataprep.errors import UsageError
 from dataprep.jobs.engine import Engine, Reporter, Workers, working
-from dataprep.jobs.growth import images_before, sized_like
-from dataprep.jobs.identity import claim, claim_generation, is_other_job
+from dataprep.jobs.identity import claim, claim_generation
 from dataprep.jobs.index_parts import check_unchanged, shared_index_directory
 from dataprep.jobs.job import Job, SplitJob, choose_shard_count, describe_splits, kept_info
 from dataprep.jobs.raw_images import STORED_WITH_8_BITS, RawImages
@@ -22,15 +21,12 @@ from dataprep.jobs.summary import check_unmatched, open_images, report_summary, 
 from dataprep.jobs.workspace import Workspace
 from dataprep.plugins import load_dataset
 from dataprep.sealed.set import SealedSet
-from dataprep.system.messages import counted
+from dataprep.system.messages import counted, some_of
 from dataprep.system.state_files import digest_of
-from dataprep.tables.records import SHALLOWER, RecordsTable, count_reasons
+from dataprep.tables.records import SHALLOWER, count_reasons
 from dataprep_schemas.manifest import Excluded, Identity
 
 if TYPE_CHECKING:  # they load a database, which a run that has nothing to order need not
-    import pyarrow as pa
-
-    from dataprep.tables.database import Database
     from dataprep.tables.images import Images
     from dataprep_schemas.state import ScanSummary
 
@@ -80,8 +76,7 @@ def found(request: Request, engine: Engine, reporter: Reporter) -> Iterator[RawD
     workspace = Workspace(request.out)
     given = {"--index_dir": request.index_dir, "--build_dir": request.build_dir}
     places = {"--raw": request.raw} | {option: path for option, path in given.items() if path}
-    splits, overwrite = what.splits or (), request.overwrite
-    with working(workspace, engine, places, splits, reporter, overwrite) as workers:
+    with working(workspace, engine, places, what.splits or (), reporter) as workers:
         yield RawData(request, dataset, what, workers, reporter.line)
 
 
@@ -125,7 +120,10 @@ def make(raw: RawData, request: Request, grown: SealedSet | None) -> SealedSet |
         index = shared_index_directory(request.index_dir, dataset, request.raw)
     trust = not request.overwrite
     parts = workers.scan(dataset, request.raw, raw.found.units, index, trust=trust)
-    before = images_before(grown)
+    before = (0, 0)  # images that the data set was made from, and those of them rejected
+    if grown is not None:
+        images_before = sum(split.images for split in grown.manifest.input.values())
+        before = images_before, grown.manifest.totals.rejected
     with open_images(parts, dataset, request, grown) as images:
         summary = summarize(request, dataset, raw.found, parts, images, grown)
         report_summary(summary, report)
@@ -133,7 +131,7 @@ def make(raw: RawData, request: Request, grown: SealedSet | None) -> SealedSet |
         if grown is not None:
             if not summary.input:
                 return None
-            request = sized_like(grown, request, summary, report)
+            request = _sized_like(grown, request, summary, report)
         source = RawImages(request.raw, index, request.recipe)
         job, identity = _plan(raw, request, summary, source)
         for text in describe_splits(job, raw.found.official_counts):
@@ -141,8 +139,7 @@ def make(raw: RawData, request: Request, grown: SealedSet | None) -> SealedSet |
         # Only now, when nothing that was asked for can be refused any more.
         units = parts.digests()
         if grown is None:
-            changes = _tell_changes(job, request, identity, units, images, report)
-            claim(job, identity, units, overwrite=request.overwrite, changes=changes)
+            claim(job, identity, units, overwrite=request.overwrite)
         else:
             claim_generation(job, identity, units)
         _order(job, request, images, digest_of([identity, units]))
@@ -157,6 +154,23 @@ def make(raw: RawData, request: Request, grown: SealedSet | None) -> SealedSet |
     if deep := count_reasons(job.workspace.records, SHALLOWER):
         report(f"{counted(deep, 'image')} {STORED_WITH_8_BITS}")
     return made
+
+
+def _sized_like(
+    grown: SealedSet, request: Request, summary: ScanSummary, report: Callable[[str], None]
+) -> Request:
+    """The request with as many shards as make none larger than the largest there is."""
+    number, splits = len(grown.manifest.classes), grown.manifest.splits
+    if new := [name for name, _ in summary.classes[number:]]:
+        report(
+            f"{counted(len(new), 'new class', 'new classes')}, numbered from {number} on so "
+            f"that no label moves: {some_of(new)}"
+        )
+    counts = {
+        name: -(-new.images // splits[name].records_per_shard[1])
+        for name, new in summary.input.items()
+    }
+    return replace(request, num_shards=counts)
 
 
 def _plan(
@@ -201,17 +215,6 @@ def _plan(
     )
 
 
-def _choose(job: Job, request: Request, images: Images) -> None:
-    """As `Images.choose`."""
-    images.choose(
-        [split.name for split in job.splits],
-        [name for name, _ in job.info.classes],
-        multilabel=job.info.multilabel,
-        seed=request.seed,
-        limit=request.limit,
-    )
-
-
 def _order(job: Job, request: Request, images: Images, token: str) -> None:
     """Shuffle the images.
 
@@ -219,60 +222,14 @@ def _order(job: Job, request: Request, images: Images, token: str) -> None:
         token: of what shapes the order: the job's identity, which is the same for every raw
             layout, and what the index was made from, since the order says where the bytes are.
     """
+    if splits := job.unordered(token):
+        from dataprep.tables.order import order_columns
 
-    @contextmanager
-    def opened() -> Iterator[Database]:
-        _choose(job, request, images)
-        yield images.database
-
-    def ordered(database: Database, split: SplitJob) -> Iterator[pa.Table]:
-        from dataprep.tables.order import order_columns, shuffled
-
-        return shuffled(
-            database,
-            split.name,
-            split.images,
-            split.shards,
-            shuffle=split.shuffle,
+        images.choose(
+            [split.name for split in job.splits],
+            [name for name, _ in job.info.classes],
+            multilabel=job.info.multilabel,
             seed=request.seed,
-            columns=order_columns(images),
+            limit=request.limit,
         )
-
-    job.order(token, opened, ordered)
-
-
-def _tell_changes(
-    job: Job,
-    request: Request,
-    identity: Identity,
-    units: Mapping[str, str],
-    images: Images,
-    report: Callable[[str], None],
-) -> str:
-    """What is another in the input than when OUT was sealed; empty if that is not known.
-
-    Says what becomes of the images' labels and splits if that is to be made anew.
-    """
-    out = request.out
-    if not (request.overwrite or is_other_job(job.workspace, identity, units)):
-        return ""
-    try:
-        sealed = SealedSet.read(out)
-        sealed.require_whole("compared")
-        RecordsTable(out, sealed.manifest.records_table).close()
-    except DatasetError:
-        return ""
-    _choose(job, request, images)
-    from dataprep.tables.comparison import compared
-
-    differences = compared(images, sizes=request.recipe.keeps_bytes)
-    renumbered, moved, new, folders, gone, altered = differences
-    if request.overwrite and (renumbered or moved):
-        report(
-            f"of the images of {out}, which is made anew, {renumbered:,} get another class number "
-            f"and {moved:,} another split: what was trained with it does not fit any more"
-        )
-    said = [f"{counted(new, 'image')} in {counted(folders, 'folder')} new"] if new else []
-    said += [f"{counted(gone, 'image')} gone"] if gone else []
-    said += [f"{counted(altered, 'image')} of another size or class"] if altered else []
-    return ", ".join(said) + (", which --append adds" if new and len(said) == 1 else "")
+        job.shuffle(splits, token, images.database, order_columns(images), request.seed)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from dataprep.archives.reading import require_unchanged
 from dataprep.datasets import read_image
@@ -32,10 +32,6 @@ from dataprep_schemas.state import CommitRecord
 
 STORED_WITH_8_BITS: Final = "of 16 bits a sample: stored with 8 (--depth keep: 16, of grey PNGs)"
 _LOOKED_AT: Final = 8  # images, before the first is made
-
-
-if TYPE_CHECKING:  # they load a database, which a run that has nothing to order need not
-    pass
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,7 @@ from dataprep.sinks.example import Example, pixels_of
 from dataprep.system.messages import printable, unreadable
 from dataprep.system.throttle import pay
 from dataprep.tables import Value
-from dataprep.tables.order import shard_tables
-from dataprep.tables.recorded import COLUMNS
+from dataprep.tables.order import RECORDED_COLUMNS, shard_tables
 from dataprep.tables.records import KEPT_COLUMNS
 from dataprep_schemas.state import CommitRecord
 
@@ -157,11 +156,11 @@ def _read(
 
 
 def _rows(table: pa.Table, own: list[str]) -> list[_Row]:
-    columns = (table.column(name).to_pylist() for name in ("labels", *COLUMNS, *own))
+    columns = (table.column(name).to_pylist() for name in ("labels", *RECORDED_COLUMNS, *own))
     rows = []
     for labels, *values in zip(*columns, strict=True):
-        number, key, container, xxh3, *kept = values[: len(COLUMNS)]
-        known = zip(own, values[len(COLUMNS) :], strict=True)
+        number, key, container, xxh3, *kept = values[: len(RECORDED_COLUMNS)]
+        known = zip(own, values[len(RECORDED_COLUMNS) :], strict=True)
         attributes = {name: value for name, value in known if value is not None}
         rows.append(
             _Row(tuple(labels or ()), number, key or "", container, xxh3, tuple(kept), attributes)

@@ -22,13 +22,9 @@ import xxhash
 from dataprep.images import Statistics
 from dataprep.images.decode import metadata_of
 from dataprep.jobs.build_directory import building
-from dataprep.jobs.commit import (
-    ShardProgress,
-    publish_once,
-    temporary_files,
-)
+from dataprep.jobs.commit import ShardProgress, publish_once, temporary_files
 from dataprep.jobs.job import Job, Made, Rejected
-from dataprep.sinks import DatasetInfo, ShardName, WrittenFile
+from dataprep.sinks import DatasetInfo, ShardName, ShardWriter, WrittenFile
 from dataprep.system.durable_files import storage_error
 from dataprep.system.state_files import file_sha256
 from dataprep.system.throttle import pay
@@ -66,44 +62,29 @@ def write_shard(
         SourceError: the raw data cannot be read or has changed since it was indexed.
         SinkError: the shard cannot be written, for example because the disk is full.
     """
-    sink, out = job.sink, job.request.out
-    paths = sink.paths(shard, job.request.layout)
+    out = job.request.out
+    paths = job.sink.paths(shard, job.request.layout)
     finals = [*(out / path for path in paths), job.workspace.rows(shard)]
     progress = ShardProgress(job.workspace, shard, job.lease.look_seconds)
+
+    def items() -> Iterator[Made | Rejected]:
+        for item in job.source.items(job, shard, pool, window):
+            if stop():
+                raise ShardStoppedError
+            yield item
+            progress.advance()
+
     try:
         with temporary_files(finals) as temporaries:
-            *shard_files, rows_file = temporaries
-            with (
-                ShardRows(rows_file, shard, job.info, job.attributes) as rows,
-                building(shard_files, job) as places,
-            ):
-                writer = sink.open(places.paths, job.info)
-                # A bound on bytes a second; what is built elsewhere pays when it is copied.
-                scale = sink.value_bytes if sink.pixels else 1
-                scale *= places.paths == places.targets
-                try:
-                    statistics: Statistics | None = None
-                    for item in _until(stop, job.source.items(job, shard, pool, window)):
-                        if isinstance(item, Made):
-                            writer.write(item.example)
-                            pay(len(item.example.encoded) * scale)
-                            if item.measured is not None:
-                                statistics = statistics or Statistics()
-                                statistics.add(item.measured)
-                        rows.add(item)
-                        progress.advance()
-                    written = writer.close()
-                except BaseException:
-                    writer.abandon()
-                    raise
-                places.deliver(written)
+            *files, rows_file = temporaries
+            with ShardRows(rows_file, shard, job.info, job.attributes) as rows:
+                written, statistics = _write_files(job, files, rows, items())
                 rows.close()
             if job.lease.lost_now():
                 raise ShardStoppedError
-            of_rows = WrittenFile(rows_file.stat().st_size, file_sha256(rows_file))
-            record = rows.record(
-                [*paths, finals[-1].relative_to(out)], [*written, of_rows], statistics
-            )
+            written.append(WrittenFile(rows_file.stat().st_size, file_sha256(rows_file)))
+            names = [*paths, finals[-1].relative_to(out)]
+            record = rows.record(names, written, statistics)
             publish_once(job.workspace, record, temporaries, finals)
     except OSError as error:
         raise storage_error(error, out, f"writing {shard}") from error
@@ -111,11 +92,48 @@ def write_shard(
         progress.finish()
 
 
-def _until(stop: Callable[[], bool], items: Iterator[Made | Rejected]) -> Iterator[Made | Rejected]:
+def _write_files(
+    job: Job, targets: Sequence[Path], rows: ShardRows, items: Iterable[Made | Rejected]
+) -> tuple[list[WrittenFile], Statistics | None]:
+    """Write a shard's files in the job's format.
+
+    Args:
+        targets: where they are in the end, whole and flushed.
+        rows: gets a row of every item.
+    """
+    with building(targets, job) as places:
+        writer = job.sink.open(places.paths, job.info)
+        # A bound on bytes a second; what is built elsewhere pays when it is copied.
+        scale = job.sink.value_bytes if job.sink.pixels else 1
+        scale *= places.paths == places.targets
+        try:
+            statistics = _write_items(writer, rows, items, scale)
+            written = writer.close()
+        except BaseException:
+            writer.abandon()
+            raise
+        places.deliver(written)
+        return [*written], statistics
+
+
+def _write_items(
+    writer: ShardWriter, rows: ShardRows, items: Iterable[Made | Rejected], scale: int
+) -> Statistics | None:
+    """Write the examples, in order; returns their statistics, if they were measured.
+
+    Args:
+        scale: how many bytes of bandwidth a byte of an image pays.
+    """
+    statistics: Statistics | None = None
     for item in items:
-        if stop():
-            raise ShardStoppedError
-        yield item
+        if isinstance(item, Made):
+            writer.write(item.example)
+            pay(len(item.example.encoded) * scale)
+            if item.measured is not None:
+                statistics = statistics or Statistics()
+                statistics.add(item.measured)
+        rows.add(item)
+    return statistics
 
 
 class ShardRows:
@@ -194,14 +212,14 @@ class ShardRows:
         statistics: Statistics | None,
     ) -> CommitRecord:
         """What is to be known of the shard, given its files, the rows' own last."""
-        described = [
+        *files, rows = (
             (path.as_posix(), file.bytes, file.sha256)
             for path, file in zip(paths, written, strict=True)
-        ]
+        )
         return CommitRecord(
             shard=self._shard,
-            files=tuple(File(*each) for each in described[:-1]),
-            rows=RowsFile(*described[-1]),
+            files=tuple(File(*each) for each in files),
+            rows=RowsFile(*rows),
             records=self.records,
             rejected=self.statuses["rejected"],
             noted=self.statuses["repaired"] + self.statuses["warned"],

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Literal
 
 from dataprep.errors import DatasetError
-from dataprep.jobs.commit import finished_shards, images_under_way
-from dataprep.jobs.identity import COMPACTED, read_job
+from dataprep.jobs.commit import are_there, finished_shards, images_under_way
+from dataprep.jobs.identity import read_job
 from dataprep.jobs.lock import LEASE_SECONDS, is_alive, sight
 from dataprep.jobs.workspace import Workspace
 from dataprep.sealed.part import NAME as PART
@@ -18,14 +18,16 @@ from dataprep.sealed.part import described
 from dataprep.sealed.set import SealedSet
 from dataprep.system.messages import counted, one_line
 from dataprep.system.state_files import read_state
-from dataprep_schemas.manifest import Shard
-from dataprep_schemas.state import CommitRecord, Marker, MergeJournal, StoredJob
+from dataprep_schemas.state import CommitRecord, Marker, StoredJob
 
 _GROWING = (
-    "sealed, but not finished is what {} was making, which is below; run the same command again to "
-    "resume"
+    "sealed, but not finished is what --append or `dataprep compact` was making, which is below; "
+    "run the same command again to resume"
 )
-_MERGING = "what {} made is not all in its place; run the same command again to finish"
+_MERGING = (
+    "what --append or `dataprep compact` made is not all in its place; run the same command again "
+    "to finish"
+)
 
 State = Literal["running", "silent", "stopped", "rejected", "written", "incomplete", "sealed"]
 
@@ -59,9 +61,6 @@ class JobStatus:
         noted: images that were repaired, or about which there is a warning.
         images_per_second: of the run that is working, once it has committed a shard.
         seconds_left: as that rate goes.
-        host: where the run works, or worked last.
-        process: its number there.
-        part: which part of a data set was staged here, e.g. ``part 2 of 4``.
         command: what was typed to make it; empty if it was not a command.
     """
 
@@ -74,9 +73,6 @@ class JobStatus:
     noted: int
     images_per_second: float | None
     seconds_left: float | None
-    host: str | None
-    process: int | None
-    part: str | None
     command: str
 
     def __str__(self) -> str:
@@ -120,16 +116,12 @@ def read_status(out: Path) -> JobStatus:
     job = added if growing and not merging else workspace
     records = finished_shards(job)
     splits = () if merging else _splits(job, records)
-    # Without a look into the manifest where there is no need, as it takes longer than the rest.
-    staged = workspace.manifest.exists() and (out / PART).exists()
-    found = SealedSet.read(out).part if staged else None
-    part = None if found is None else described(found)
     rejected = sum(record.rejected for record in records)
     runs = _describe_run(*holder) if holder is not None else None
     works = runs is not None and runs[0] == "running"
     if runs is None and (merging or growing):
-        runs = "stopped", (_MERGING if merging else _GROWING).format(_maker(workspace))
-    state, description = runs or _describe_rest(workspace, splits, rejected, part)
+        runs = "stopped", _MERGING if merging else _GROWING
+    state, description = runs or _describe_rest(workspace, splits, rejected)
     under_way = images_under_way(job) if works else 0
     rate = _rate(job, records, holder[0].since) if works and holder is not None else None
     left = sum(split.images - split.images_done for split in splits) - under_way
@@ -143,9 +135,6 @@ def read_status(out: Path) -> JobStatus:
         noted=sum(record.noted for record in records),
         images_per_second=rate,
         seconds_left=max(left, 0) / rate if rate else None,
-        host=None if holder is None else holder[0].host,
-        process=None if holder is None else holder[0].process,
-        part=part,
         command=stored.command if (stored := read_state(job.job, StoredJob)) else "",
     )
 
@@ -179,18 +168,8 @@ def _describe_run(marker: Marker, silent: float) -> tuple[State, str] | None:
     return "silent", f"probably dead, {who}, {sign}; {again}"
 
 
-def _maker(workspace: Workspace) -> str:
-    """What was killed while it made a data set inside this one, or put it in its place."""
-    if workspace.journal.exists():
-        journal = read_state(workspace.journal, MergeJournal)
-        appends = journal is None or bool(journal.manifest.generations)
-    else:
-        appends = COMPACTED not in read_job(Workspace(workspace.generation)).units
-    return "--append" if appends else "`dataprep compact`"
-
-
 def _describe_rest(
-    workspace: Workspace, splits: Sequence[SplitStatus], rejected: int, part: str | None
+    workspace: Workspace, splits: Sequence[SplitStatus], rejected: int
 ) -> tuple[State, str]:
     """Where nobody works."""
     sealed = workspace.manifest.exists()
@@ -202,7 +181,9 @@ def _describe_rest(
         text = f"sealed, but {counted(missing, 'shard')} missing; {again}"
         return "incomplete", text
     if sealed:
-        return "sealed", f"sealed, {part}" if part else "sealed"
+        # Without a look into the manifest where there is no need: it takes longer than the rest.
+        part = SealedSet.read(workspace.out).part if (workspace.out / PART).exists() else None
+        return "sealed", "sealed" if part is None else f"sealed, {described(part)}"
     if missing or not splits:
         return "stopped", "not running and not finished; run the same command again to resume"
     if rejected:
@@ -233,22 +214,14 @@ def _splits(workspace: Workspace, records: list[CommitRecord]) -> tuple[SplitSta
 def _grown_splits(out: Path) -> Iterator[SplitStatus]:
     """Those of a data set that --append added to: its commit records are its manifest."""
     for name, split in sorted(SealedSet.read(out).manifest.splits.items()):
-        there = [shard for shard in split.shards if _is_there(out, shard)]
+        gone = [shard.records for shard in split.shards if not are_there(out, shard.files)]
         yield SplitStatus(
             name=name,
             shards=len(split.shards),
-            shards_done=len(there),
+            shards_done=len(split.shards) - len(gone),
             images=split.images_found,
-            images_done=split.images_found
-            - sum(shard.records for shard in split.shards if shard not in there),
+            images_done=split.images_found - sum(gone),
         )
-
-
-def _is_there(out: Path, shard: Shard) -> bool:
-    try:
-        return all((out / file.path).stat().st_size == file.bytes for file in shard.files)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
 
 
 def _rate(workspace: Workspace, records: list[CommitRecord], since: float) -> float | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -11,8 +11,7 @@ import msgspec
 
 from dataprep.datasets import Dataset, Found, wanted_splits
 from dataprep.datasets.splits import in_usual_order
-from dataprep.errors import RejectedError, SourceError, UsageError
-from dataprep.jobs.growth import check_kept, check_splits_same, known_classes
+from dataprep.errors import DatasetError, RejectedError, SourceError, UsageError
 from dataprep.jobs.index_parts import IndexParts
 from dataprep.jobs.request import MaxBad, Request, check_splits
 from dataprep.jobs.workspace import Workspace
@@ -24,6 +23,9 @@ from dataprep_schemas.state import ScanSummary
 
 if TYPE_CHECKING:
     from dataprep.tables.images import Images
+
+Classes = Sequence[tuple[str, str]]
+"""Identifier and name of each class, in the order of their numbers."""
 
 _NOT_ONE: Final = "no image has, or several have"
 _RULES: Final = 3  # raise it whenever the same index would be summarized otherwise
@@ -40,7 +42,6 @@ def open_images(
     from dataprep.tables.images import Images
 
     workspace = Workspace(request.out)
-    known = None if grown is None else Workspace(grown.out).records
     return Images(
         parts.tables(),
         workspace.private,
@@ -48,8 +49,7 @@ def open_images(
         [attribute.name for attribute in dataset.attributes],
         request.splits,
         request.exclude,
-        known,
-        workspace.records if grown is None else None,
+        None if grown is None else Workspace(grown.out).records,
     )
 
 
@@ -89,7 +89,7 @@ def summarize(
         images.write_unmatched(workspace.unmatched)
     else:
         workspace.unmatched.unlink(missing_ok=True)  # of an earlier run
-    from dataprep.tables.rules import check_groups, check_keys, check_splits_known
+    from dataprep.tables.rules import check_groups, check_kept, check_keys, check_splits_known
 
     there = images.splits()
     if not there:
@@ -116,15 +116,20 @@ def summarize(
         names = images.class_names().union(*(part.classes for part in parts.units.values()))
         known = dataset.order_classes(names)
     if grown is not None:
-        check_splits_same(grown, splits)
-        known = known_classes(grown, known, listed=listed)
+        known = _classes_of_all(grown, splits, known, listed=listed)
     if not known:
         raise SourceError("no image has a label; check where labels are taken from")
     check_splits_known(images.database)
     check_keys(images.database)
     check_groups(images.database, dataset.group)
     if grown is not None:
-        check_kept(grown, images, same_sizes=request.recipe.keeps_bytes)
+        check_kept(images.database, sizes=request.recipe.keeps_bytes)
+        if images.summaries_of("kept") != grown.manifest.input:
+            raise SourceError(
+                f"images of {grown.out} have another size, or other labels, boxes or attributes "
+                "than when it was made; --append only adds: bring back what was there, or use "
+                "--overwrite to make the data set of what there is now"
+            )
     images.choose(
         splits,
         [name for name, _ in known],
@@ -153,6 +158,46 @@ def summarize(
     )
     write_state(path, summary)
     return summary
+
+
+def _classes_of_all(
+    grown: SealedSet, splits: Sequence[str], found: Classes, *, listed: bool
+) -> Classes:
+    """The classes in an order that moves no label: those it has, then those that are new.
+
+    Args:
+        splits: those that there are now; a data set grows in the splits that it has.
+        listed: whether a list says which classes there are; then it must say the same.
+
+    Raises:
+        DatasetError: there are others, where there must not.
+    """
+    before, known = grown.manifest.classes, grown.manifest.splits
+    if {*splits} != {*known}:
+        raise DatasetError(
+            f"{grown.out} has the splits {some_of(known)}, now there are {some_of(splits)}; "
+            "--append adds to every split that there is, and to no other: use the same raw "
+            "data and --splits, or --overwrite to start it anew"
+        )
+    new = [entry for entry in found if entry[0] not in dict(before)]
+    if listed and tuple(found) != before:
+        raise DatasetError(
+            f"{grown.out} was made with another list of classes; --append needs the same one; "
+            "use that, or --overwrite to start it anew"
+        )
+    if new and grown.sink.stores_classes(grown.info):
+        raise cannot_grow(
+            grown.out,
+            f"{some_of([name for _, name in new])} would be new, and each shard of "
+            f"{grown.sink.name} has all classes",
+            "use --overwrite; or let a webdataset grow, and make this of it",
+        )
+    return [*before, *new]
+
+
+def cannot_grow(out: Path, why: str, instead: str) -> DatasetError:
+    """The error, with what to do instead."""
+    return DatasetError(f"{out} cannot grow by --append: {why}; {instead} (`dataprep convert`)")
 
 
 def _is_split(name: str) -> bool:

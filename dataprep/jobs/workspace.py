@@ -23,9 +23,6 @@
 from __future__ import annotations
 
 import secrets
-import shutil
-from collections.abc import Iterable
-from itertools import chain
 from pathlib import Path, PurePosixPath
 
 from dataprep.errors import DatasetError
@@ -97,46 +94,6 @@ class Workspace:
         for directory in self.private_directories():
             make_durably(directory)
 
-    def free_lock(self) -> None:
-        """Remove directories where the lock and the files of runs belong; no run makes such."""
-        self.remove_empty([self.lock])
-        for path in filter(_is_directory, self.run_files()):
-            shutil.rmtree(path)
-
-    def remove_misplaced(self) -> None:
-        """Remove directories where files belong, as a damaged file system may leave them.
-
-        Those of private files with what is in them; of others only empty ones, as anything else
-        is somebody's. Call only while holding the lock.
-        """
-        inside = chain.from_iterable(
-            directory.iterdir()
-            for directory in (self.index, self.order, self.commits, self.progress)
-            if directory.is_dir()
-        )
-        for path in (self.job, self.journal, self.unmatched, *inside):
-            if _is_directory(path):
-                shutil.rmtree(path)
-        self.remove_empty([self.manifest, self.records])
-
-    def remove_empty(self, files: Iterable[Path]) -> None:
-        """Remove empty directories that are where these files belong.
-
-        Raises:
-            DatasetError: one is not empty.
-        """
-        belong = {*files}
-        for above in {path.parent for path in belong}:  # of which each is listed once
-            for path in above.iterdir() if above.is_dir() else ():
-                if path not in belong or not _is_directory(path):
-                    continue
-                if any(path.iterdir()):
-                    raise DatasetError(
-                        f"{path} is a directory with files, where a file of the data set should "
-                        "be; nothing was deleted: move it away and run the same command again"
-                    )
-                path.rmdir()
-
     def path_of(self, name: str | PurePosixPath) -> Path:
         """Where a file of the data set is, whose name somebody may have forged.
 
@@ -162,7 +119,3 @@ class Workspace:
                 )
             self._looked_at.add(above)
         return above / parts[-1]
-
-
-def _is_directory(path: Path) -> bool:
-    return path.is_dir() and not path.is_symlink()

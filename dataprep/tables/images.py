@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 import pyarrow as pa
+from pyarrow.csv import write_csv
 
 from dataprep.system.durable_files import partial_path
 from dataprep.system.messages import printable
@@ -88,7 +88,9 @@ where position is not null or status = 'rejected';
 create view fresh as
 select * from images anti join known using (split, key);
 create view kept as
-select * from images semi join known using (split, key)
+select * from images semi join known using (split, key);
+create view let_in as select * from fresh semi join (
+    select split, key from {table} where status = 'excluded') using (split, key)
 """
 
 HASH: Final = "md5_number(concat($seed, chr(0), split, chr(0), key))"
@@ -135,7 +137,6 @@ class Images:
         wanted: the splits asked for; None: all.
         exclude: a file of images to leave out; see `dataprep.tables.exclude`.
         known: the table of records of a data set that is to grow; None if there is none.
-        sealed: that of one whose place is to be taken.
     """
 
     paths: Sequence[Path]
@@ -145,7 +146,6 @@ class Images:
     wanted: Sequence[str] | None
     exclude: Path | None = None
     known: Path | None = None
-    sealed: Path | None = None
     _has_chosen: bool = field(default=False, init=False)
     _stack: ExitStack = field(default_factory=ExitStack, init=False)
 
@@ -161,10 +161,11 @@ class Images:
     def database(self) -> Database:
         """The tables ``parts``, ``images``, ``fresh``, ``excluded`` and ``unmatched``.
 
-        ``fresh`` are the images that are not known; if any may be, ``kept`` are the others.
+        ``fresh`` are the images that are not known; if any may be, ``kept`` are the others, and
+        ``let_in`` those fresh ones that were left out before.
         """
         rows = sum(self.statuses.values())
-        files = [*self.paths, *filter(None, (self.known, self.sealed))]
+        files = [*self.paths, *filter(None, [self.known])]
         database = self._stack.enter_context(open_database(self.scratch, files, rows=rows))
         for path in self.paths:
             check_index(path, self.attributes)
@@ -247,15 +248,11 @@ class Images:
         """All of them, as CSV; whole or not at all."""
         temporary = partial_path(path)
         try:
-            rows = self.database.execute(
+            found = self.database.sql(
                 "select status, split, key as name, container as place from unmatched "
                 "order by status, split, key"
             )
-            with temporary.open("x", newline="", encoding="utf-8") as file:
-                writer = csv.writer(file, lineterminator="\n")
-                writer.writerow(("status", "split", "name", "place"))
-                while some := rows.fetchmany(1 << 12):
-                    writer.writerows(some)
+            write_csv(found.to_arrow_table(), temporary)
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)

@@ -11,6 +11,19 @@ from dataprep.tables.database import Database, rows
 
 _SHOWN: Final = 5  # of what cannot be listed in full
 
+# What a data set that grows was made from, if it is not as it was; and what is said of it.
+_NOT_KEPT: Final = {
+    "from known anti join images using (split, key)": (
+        "is not in that split of the raw data any more, or --exclude names it"
+    ),
+    "from let_in": "was left out by --exclude before and is not now",
+    "from known join images using (split, key) "
+    "where list_sort(coalesce(classes, [])) <> list_sort(coalesce(labels, [])) "
+    "or ($sizes and status = 'stored' and bytes <> size)": (
+        "has another size or other labels than when the data set was made"
+    ),
+}
+
 
 def check_splits_known(database: Database) -> None:
     """Every image has a split.
@@ -93,6 +106,29 @@ def check_listed_once(database: Database) -> None:
         "having count(*) > 1 order by key limit 1",
     ):
         raise _listed_twice(place, key, lines)
+
+
+def check_kept(database: Database, *, sizes: bool) -> None:
+    """The images that a data set was made from, which is to grow, are there as they were.
+
+    Args:
+        sizes: whether images are stored in the size in which they are found.
+
+    Raises:
+        SourceError: names the first that is not.
+    """
+    for query, said in _NOT_KEPT.items():
+        values = {"sizes": sizes} if "$sizes" in query else {}
+        for split, key, number in rows(
+            database,
+            f"select split, key, count(*) over () {query} order by split, key limit 1",
+            values,
+        ):
+            others = f", and {counted(number - 1, 'other image')}" if number > 1 else ""
+            raise SourceError(
+                f"{split}: {printable(key)} {said}{others}; --append only adds: bring back what "
+                "was there, or use --overwrite to make the data set of what there is now"
+            )
 
 
 def _listed_twice(place: str, key: str, lines: Sequence[int] | None) -> SourceError:

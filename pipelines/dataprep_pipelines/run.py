@@ -150,8 +150,6 @@ class RunningWorkers:
         # Looking took a while, and what is a lie in this run's eyes may be another's finished work.
         check_held(job.lease)
         _forget(workspace, pending)
-        paths = (path for shard in pending for path in job.sink.paths(shard, job.request.layout))
-        workspace.remove_empty(map(workspace.path_of, paths))
         images = sum(split.images for split in job.splits)
         parallelism = self.engine.parallelism(
             len(pending),

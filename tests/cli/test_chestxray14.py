@@ -160,9 +160,9 @@ def test_missing_and_unlisted_images_are_named_before_any_shard_is_made(
     refused = tmp_path / ".dataprep" / "unmatched.csv"
     assert f"{refused} names all of them" in result.error
     assert refused.read_text().splitlines() == [
-        "status,split,name,place",
-        f"missing,train,{MISSING},Data_Entry_2017_v2020.csv",
-        f"unlisted,,{UNLISTED},images_003.tar.gz",
+        '"status","split","name","place"',
+        f'"missing","train","{MISSING}","Data_Entry_2017_v2020.csv"',
+        f'"unlisted",,"{UNLISTED}","images_003.tar.gz"',
     ]
     assert hashes(tmp_path) == {}
     assert no_shards(tmp_path)

@@ -12,10 +12,6 @@ import pytest
 
 import dataprep
 from dataprep.errors import DatasetError
-from dataprep.jobs.identity import identity_of
-from dataprep.jobs.mending import command_of
-from dataprep.sealed.set import SealedSet
-from dataprep_schemas.state import StoredJob
 from tests.conftest import Cli, Made, hashes
 from tests.forging import forge
 
@@ -40,7 +36,7 @@ def out(cli: Cli, tiny: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def advised(error: str) -> list[str]:
     """The command that a message ends with."""
-    found = re.search(r"this command again: dataprep (.*); it makes only those anew$", error)
+    found = re.search(r"this command again: cd .* && dataprep (.*); it makes only those", error)
     assert found, error
     return shlex.split(found[1])
 
@@ -55,7 +51,6 @@ def test_what_is_bad_goes_and_the_command_that_is_named_makes_it_again(
     others = {name: hash_ for name, hash_ in hashes(out).items() if name not in (SHARD, INDEX)}
     said = cli("verify", out)
     assert "3 of 17 files bad; delete them (--discard) and run this command again" in said.error
-    assert str(tiny.raw.path) not in said.error
     result = cli("verify", out, "--discard")
     assert result.code == 1
     deleted = [line for line in result.out.splitlines() if line.startswith("deleted: ")]
@@ -64,8 +59,7 @@ def test_what_is_bad_goes_and_the_command_that_is_named_makes_it_again(
     (out / "train" / "train-00000-of-00001").unlink()
     (out / "notes.txt").unlink()
     made = {path: path.stat().st_ino for path in out.rglob("*-of-*") if path.is_file()}
-    words = [str(tiny.raw.path) if word == "RAW" else word for word in advised(result.error)]
-    assert cli(*words).code == 0
+    assert cli(*advised(result.error)).code == 0
     assert hashes(out) == tiny.files
     new = (path for path, inode in made.items() if path.stat().st_ino != inode)
     again = {path.relative_to(out).as_posix() for path in new}
@@ -81,28 +75,6 @@ def test_a_table_that_is_bad_is_made_again(cli: Cli, tiny: Made, out: Path) -> N
     assert "deleted: records.parquet" in result.out
     assert cli(*tiny.command(out)).code == 0
     assert hashes(out) == tiny.files
-
-
-def test_a_data_set_that_moved_is_named_where_it_is(cli: Cli, out: Path, tmp_path: Path) -> None:
-    moved = out.rename(tmp_path / "it is here now")
-    (moved / SHARD).unlink()
-    words = advised(cli("verify", moved).error)
-    assert words[words.index("--local_scratch_dir") + 1] == str(moved)
-
-
-@pytest.mark.parametrize(
-    ("typed", "shown"),
-    [
-        ("dataprep folder --raw-data-dir /a --local-scratch-dir x", "folder --raw-data-dir RAW "),
-        ("dataprep folder --raw=/a --out=x --seed 3", "folder --raw=RAW --out=OUT --seed 3"),
-        ("dataprep convert /a --to x --sink lmdb", "convert SRC --to OUT --sink lmdb"),
-        ("dataprep convert --to x --sink lmdb /a", "convert --to OUT --sink lmdb "),
-    ],
-)
-def test_paths_of_what_it_was_made_of_are_left_out(tiny: Made, typed: str, shown: str) -> None:
-    identity = identity_of(SealedSet.read(tiny.out).manifest)
-    stored = StoredJob(identity, {}, command=f"cd /somewhere && {typed}")
-    assert command_of(stored, Path("OUT")).startswith(f"dataprep {shown}")
 
 
 def test_of_a_set_without_a_job_nothing_is_deleted(cli: Cli, out: Path) -> None:
@@ -140,7 +112,7 @@ def test_from_python_it_is_told_what_was_deleted(out: Path) -> None:
     flip(out / SHARD)
     found = dataprep.verify(out, discard=True)
     assert found.discarded == (SHARD,)
-    assert "RAW" in found.remedy
+    assert "this command again: cd " in found.remedy
     assert [problem.foreign for problem in found.problems] == [False]
     assert dataprep.verify(out).problems[0].what == "is missing"
 

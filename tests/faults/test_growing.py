@@ -152,7 +152,7 @@ def test_another_append_after_a_killed_one_adds_what_came_meanwhile(
 
 def test_what_was_made_already_is_kept(cli: Cli, compacted: Made, half_compacted: Path) -> None:
     said = cli("status", half_compacted).out
-    assert "sealed, but not finished is what `dataprep compact` was making" in said
+    assert "sealed, but not finished is what --append or `dataprep compact` was making" in said
     assert "run the same command again" in said
     assert "train: " in said
     assert "already there" in cli(*compacting(half_compacted)).out

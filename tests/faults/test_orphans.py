@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from dataprep.api.progress import Reporter
@@ -132,17 +133,17 @@ def test_a_launcher_that_was_taken_over_seals_nothing(tiny: Made, job: Job, take
     """But the failure of a late worker does not keep a run from sealing."""
     workspace = job.workspace
     workspace.manifest.unlink()
-    ours = replace(job, request=replace(job.request, verify_before_seal=True))
 
-    def meanwhile(_: str) -> None:
+    def meanwhile() -> Iterator[pa.Table]:
         if taken:
             workspace.lock.write_text(claim_of("n1"))
+        yield from ()
 
     def seal_again() -> None:
         with locked(workspace) as lease:
             lease.failure.write_text("{}")
             identity, records = read_job(workspace).identity, finished_shards(workspace)
-            seal(replace(ours, lease=lease), identity, records, meanwhile)
+            seal(replace(job, lease=lease), identity, records, others=meanwhile())
 
     if taken:
         with pytest.raises(LockedError, match=TAKEN_OVER):

@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from dataprep.errors import PipelineError
 from dataprep.jobs import commit as module
-from dataprep.jobs.clearing import remove_partial_files
 from dataprep.jobs.commit import (
     ShardProgress,
     commit,
@@ -30,7 +29,6 @@ from dataprep.jobs.commit import (
 from dataprep.jobs.status import read_status
 from dataprep.jobs.workspace import Workspace
 from dataprep.sinks.recordio import RecordIOWriter
-from dataprep.system.durable_files import partial_path
 from dataprep.system.state_files import hashed, write_state
 from dataprep_pipelines.runners import RunningEngine
 from dataprep_schemas.manifest import File
@@ -96,21 +94,6 @@ def test_nothing_is_left_of_a_failed_shard(tmp_path: Path, kind: type[BaseExcept
     with pytest.raises(kind):
         fail()
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
-
-
-def test_partial_files_are_removed_and_nothing_else(workspace: Workspace) -> None:
-    train = workspace.out / "train"
-    train.mkdir()
-    partial_path(train / "train-00000-of-00004").write_bytes(b"half")
-    (train / ".hidden").write_bytes(b"a user's")
-    (train / "train-00000-of-00004").write_bytes(b"whole")
-    (train / ".download.partial").write_bytes(b"a user's too")
-    remove_partial_files(workspace, ["train", "validation"])
-    assert sorted(path.name for path in train.iterdir()) == [
-        ".download.partial",
-        ".hidden",
-        "train-00000-of-00004",
-    ]
 
 
 # --- two workers that make one shard ---

@@ -70,6 +70,12 @@ def test_changed_raw_data_is_named(begun: Workspace) -> None:
     assert "bbb" not in str(caught.value)
 
 
+def test_a_sealed_set_may_grow(begun: Workspace) -> None:
+    begun.manifest.write_text("{}")
+    with pytest.raises(DatasetError, match=r"use .* --append if images are only new, another"):
+        check_identity(begun, IDENTITY, {**UNITS, "train-c": "3"})
+
+
 def test_a_torn_job_file_is_named(begun: Workspace) -> None:
     begun.job.write_text("{")
     with pytest.raises(DatasetError, match="run the same command with --overwrite"):

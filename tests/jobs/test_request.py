@@ -1,11 +1,10 @@
-"""How many images may be missing, and how many shards there are."""
+"""How many images may be missing."""
 
 from __future__ import annotations
 
 import pytest
 
 from dataprep.errors import UsageError
-from dataprep.jobs.job import default_shard_count
 from dataprep.jobs.request import MaxBad
 
 
@@ -31,20 +30,3 @@ def test_max_bad(text: str, rejected: int, images: int, allowed: bool) -> None:
 def test_max_bad_refuses_nonsense(text: str) -> None:
     with pytest.raises(UsageError, match="expected a number"):
         MaxBad.parse(text)
-
-
-@pytest.mark.parametrize(
-    ("count", "preferred", "expected"),
-    [
-        (1_281_167, 1024, 1024),
-        (50_000, 128, 128),
-        (102_400, 1024, 1024),
-        (102_399, 1024, 512),
-        (400, 1024, 4),
-        (399, 1024, 2),
-        (100, 128, 1),
-        (3, 128, 1),
-    ],
-)
-def test_default_shard_count(count: int, preferred: int, expected: int) -> None:
-    assert default_shard_count(count, preferred) == expected

@@ -6,11 +6,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from dataprep.tables import Scanned
+from dataprep.tables import Member, Row, Scanned
 from dataprep.tables.arrow import Attributes, index_tables
 from dataprep.tables.images import Images
 from dataprep_schemas.tables import schema_of
@@ -40,3 +42,17 @@ def find(tmp_path: Path) -> Iterator[Find]:
             return stack.enter_context(Images(paths, tmp_path, statuses, names, wanted))
 
         yield made
+
+
+def row(key: str, container: str = "a.tar", labels: tuple[int, ...] = (0,), **more: Any) -> Row:
+    return Row(key, container, 512, 9, 1, labels, **more)
+
+
+def listed(*rows: dict[str, Any]) -> Scanned:
+    """What a list says."""
+    full = [{"status": "listed", "container": "list.csv", "labels": ["a"], **row} for row in rows]
+    return Scanned(tables=[pa.Table.from_pylist(full)])
+
+
+def member(key: str, alias: str = "") -> Member:
+    return Member(key, "a.tar", 512, 9, 1, alias=alias)

@@ -1,0 +1,47 @@
+"""The rules that images must follow."""
+
+from __future__ import annotations
+
+import pytest
+
+from dataprep.errors import SourceError
+from dataprep.tables import Scanned
+from dataprep.tables.rules import check_groups, check_keys, check_splits_known
+from tests.tables.conftest import listed, member, row
+
+
+def test_a_name_twice_in_a_split_is_refused_and_both_places_named(find) -> None:
+    check_keys(find(Scanned({"train": [row("x")], "test": [row("x")]})).database)
+    images = find(
+        Scanned({"train": [row("x"), row("y")], "test": [row("x")]}),
+        Scanned({"train": [row("x", "b.tar")]}),
+    )
+    with pytest.raises(
+        SourceError, match=r"train: two .* the same name, x, in a.tar and b.tar; re"
+    ):
+        check_keys(images.database)
+
+
+def test_a_group_in_two_splits_is_named_with_an_image_of_each(find) -> None:
+    rows = {
+        "test": [row("b", group="7"), row("e", group="9")],
+        "train": [row("c", group="7"), row("a", group="7"), row("d", group="8")],
+    }
+    with pytest.raises(SourceError, match=r"^patient 7 is in train \(a\) and test \(b\); expected"):
+        check_groups(find(Scanned(rows)).database, "patient")
+    del rows["test"][0]
+    check_groups(find(Scanned(rows)).database, "patient")
+
+
+def test_a_listed_name_twice_is_refused(find) -> None:
+    images = find(
+        listed({"key": "x", "split": "train", "line": 7}, {"key": "x", "split": "test", "line": 3})
+    )
+    with pytest.raises(SourceError, match=r"^list.csv lists x twice, lines 3 and 7; expected each"):
+        images.splits()
+
+
+def test_an_image_in_no_split_is_refused(find) -> None:
+    images = find(listed({"key": "x", "split": None}), Scanned(members=[member("x")]))
+    with pytest.raises(SourceError, match=r"^1 image in no split: x; expected each in one of the"):
+        check_splits_known(images.database)
