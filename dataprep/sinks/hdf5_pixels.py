@@ -146,7 +146,6 @@ class Hdf5CaffeSink(_PixelsSink):
         paths: Sequence[Path],
         info: DatasetInfo,
         shards: Sequence[FinishedShard],
-        statistics: object,
     ) -> Sequence[WrittenFile]:
         """Write the list."""
         listing = to_bytes("".join(f"{shard.names[0]}\n" for shard in shards))

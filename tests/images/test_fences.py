@@ -23,7 +23,7 @@ RECIPES = [
     Recipe(check="header", color="rgb"),
     Recipe(resize=Resize(20), exif="apply", encoding="png"),
     Recipe(resize=Resize(16, 8), color="gray", encoding="jpeg"),
-    Recipe(encoding="raw", color="rgb", statistics="mean"),
+    Recipe(encoding="raw", color="rgb", statistics="on"),
     Recipe(check="pixels", statistics="on"),
     Recipe(passes=("JPEG", "PNG"), exif="apply"),
     Recipe(passes=("PNG",), depth="keep", check="header", color="gray"),

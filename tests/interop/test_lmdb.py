@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dataprep_schemas.caffe_pb2 import BlobProto, Datum
+from dataprep_schemas.caffe_pb2 import Datum
 from tests.interop.conftest import Built, RawImage
 
 SPLITS = ("train", "validation")
 WIDTH, HEIGHT = 32, 24
 PIXELS = ("--resize", f"{WIDTH}x{HEIGHT}")
-RAW = ("--datum", "raw", *PIXELS, "--stats", "mean", "--num_shards", "1")
+RAW = ("--datum", "raw", *PIXELS, "--num_shards", "1")
 
 
 def entries(path: Path) -> list[tuple[bytes, bytes]]:
@@ -76,13 +76,3 @@ def test_pixels_are_planes_of_blue_green_and_red(made: Callable[..., Built], spl
         assert difference < 4
         coloured += difference < np.abs(pixels - expected[:, :, ::-1]).mean() / 3
     assert coloured >= len(found) / 2
-
-
-@pytest.mark.parametrize("split", SPLITS)
-def test_the_mean_image_is_that_of_numpy(made: Callable[..., Built], split: str) -> None:
-    built = made("lmdb", *RAW)
-    mean = BlobProto.FromString((built.out / f"{split}_mean.binaryproto").read_bytes())
-    assert (mean.num, mean.channels, mean.height, mean.width) == (1, 3, HEIGHT, WIDTH)
-    pixels = [rgb(Datum.FromString(value)) for _, value in entries(built.out / f"{split}_lmdb")]
-    expected = np.mean(pixels, axis=0, dtype=np.float64)[:, :, ::-1].transpose(2, 0, 1)
-    assert np.array_equal(mean.data, expected.astype(np.float32).ravel())

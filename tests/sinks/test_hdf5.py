@@ -171,7 +171,7 @@ def test_caffe_finds_what_its_layer_demands(tmp_path: Path) -> None:
 def test_the_list_of_files_is_relative_to_the_output_directory(tmp_path: Path) -> None:
     sink, paths = Hdf5CaffeSink(), [tmp_path / "train.txt"]
     names = [PurePosixPath("train/train-00000-of-00002.h5"), PurePosixPath("train/train-1.h5")]
-    sink.finish_split(paths, COLOR, [FinishedShard((), (name,), 1) for name in names], None)
+    sink.finish_split(paths, COLOR, [FinishedShard((), (name,), 1) for name in names])
     assert paths[0].read_text() == "train/train-00000-of-00002.h5\ntrain/train-1.h5\n"
     assert sink.split_paths("val", 1, "flat") == (PurePosixPath("val.txt"),)
 

@@ -24,7 +24,6 @@ from tests.sinks.examples import MULTI, RAW, SINGLE, example, places, write
 
 KINDS: dict[str, tuple[Callable[[], Sink], DatasetInfo]] = {
     "caffe": (LmdbSink, SINGLE),
-    "caffe-multi": (lambda: LmdbSink(labels="multi"), MULTI),
     "caffe-raw": (lambda: LmdbSink(datum="raw"), RAW),
     "torch": (LmdbTorchSink, SINGLE),
     "torch-multi": (LmdbTorchSink, MULTI),

@@ -25,6 +25,8 @@ for _point in distribution(OUR_PACKAGE).entry_points.select(group=SINKS):
         _tests = pytest.mark.skip("needs array-record, which writes this format")(_tests)
     globals()[_class_name] = _tests
 
+globals()["TestLmdb"].refuses = ("multi-label", "multi-label-one-size")  # a Datum has one label
+
 
 @pytest.mark.thorough
 def test_the_documented_sink_passes_in_an_author_s_package(tmp_path: Path) -> None:
