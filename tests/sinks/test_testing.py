@@ -51,7 +51,8 @@ def complaint(broken: type[Sink], test: str, tmp_path: Path) -> BaseException | 
     """The first failure of a test with any kind of data set."""
     method = getattr(SinkTests(), test)
     wanted = inspect.signature(method).parameters
-    known = {"variant": broken(), "variants": [broken()]}
+    known: dict[str, object] = {"variant": broken(), "variants": [broken()]}
+    known |= {"finished": False, "layout": "flat", "count": 3}
     for number, case in enumerate(CASES):
         (tmp_path / str(number)).mkdir()
         given = {**known, "case": case, "tmp_path": tmp_path / str(number)}
