@@ -15,7 +15,7 @@ from dataprep.cli import main
 from dataprep.errors import UsageError
 from dataprep.sealed.set import SealedSet
 from dataprep.sealed.verify import verify
-from dataprep.sinks.hdf5_encoded import Hdf5Sink
+from dataprep.sinks.hdf5 import Hdf5Sink
 from dataprep.sinks.lmdb_caffe import LmdbSink
 from tests.conftest import Cli, Made, make
 from tests.interop.conftest import Built, imported
@@ -27,7 +27,7 @@ SETS = {
     "hdf5-arrays": (PIXELS, ""),
     "hdf5-caffe": (PIXELS, ""),
     "lmdb": (("--num_shards", "1"), "nvidia.dali"),
-    "lmdb of pixels": (("--datum", "raw", *PIXELS, "--stats", "mean", "--num_shards", "1"), ""),
+    "lmdb of pixels": (("--datum", "raw", *PIXELS, "--stats", "--num_shards", "1"), ""),
     "lmdb-torch": (("--num_shards", "1"), ""),
     "parquet": ((), "datasets"),
     "recordio": (("--num_shards", "1"), "nvidia.dali"),

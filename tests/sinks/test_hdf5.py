@@ -13,11 +13,10 @@ import numpy as np
 import pytest
 
 from dataprep.errors import SinkError
-from dataprep.sinks import hdf5
+from dataprep.sinks import hdf5_file
 from dataprep.sinks.base import DatasetInfo, FinishedShard, Sink
 from dataprep.sinks.example import Example
-from dataprep.sinks.hdf5_encoded import Hdf5Sink
-from dataprep.sinks.hdf5_pixels import Hdf5ArraysSink, Hdf5CaffeSink
+from dataprep.sinks.hdf5 import Hdf5ArraysSink, Hdf5CaffeSink, Hdf5Sink
 
 SINK = Hdf5Sink()
 CLASSES = (("n01440764", "tench"), ("n01443537", "goldfish"), ("n01484850", "great white shark"))
@@ -181,7 +180,7 @@ def test_caffe_counts_values_in_an_int(tmp_path: Path, monkeypatch: pytest.Monke
     assert sink.most_images(DatasetInfo(size=(224, 224))) == 14_266
     assert sink.most_images(DatasetInfo(size=(256, 256))) == 10_922
     assert Hdf5ArraysSink().most_images(COLOR) is None
-    monkeypatch.setattr("dataprep.sinks.hdf5_pixels._INT_MAX", 2 * 36 + 1)
+    monkeypatch.setattr("dataprep.sinks.hdf5._INT_MAX", 2 * 36 + 1)
     write(sink, tmp_path / "fits", arrays(2, COLOR), COLOR)
     writer = sink.open([tmp_path / "not"], COLOR)
     first, second, third = arrays(3, COLOR)
@@ -333,8 +332,8 @@ def test_what_leads_out_of_a_file_is_refused(
     with h5py.File(path, "w") as file:
         file["labels"] = [0, 1]
         file["keys"] = [b"a", b"b"]
-    hdf5.open_file(path).close()
+    hdf5_file.open_file(path).close()
     with h5py.File(path, "r+") as file:
         forge(file, Path("/etc/passwd"))
     with pytest.raises(SinkError, match=r"labels .*expected plain datasets"):
-        hdf5.open_file(path)
+        hdf5_file.open_file(path)
