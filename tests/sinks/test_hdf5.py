@@ -17,6 +17,7 @@ from dataprep.sinks import hdf5_file
 from dataprep.sinks.base import DatasetInfo, FinishedShard, Sink
 from dataprep.sinks.example import Example
 from dataprep.sinks.hdf5 import Hdf5ArraysSink, Hdf5CaffeSink, Hdf5Sink
+from tests.sinks import examples as examples_
 
 SINK = Hdf5Sink()
 CLASSES = (("n01440764", "tench"), ("n01443537", "goldfish"), ("n01484850", "great white shark"))
@@ -83,18 +84,12 @@ def arrays(count: int, info: DatasetInfo) -> list[Example]:
 
 
 def write(sink: Sink, path: Path, examples: Sequence[Example], info: DatasetInfo) -> Path:
-    writer = sink.open([path], info)
-    for each in examples:
-        writer.write(each)
-    (written,) = writer.close()
-    writer.abandon()
-    assert written.bytes == path.stat().st_size
+    examples_.write(sink, [path], info, examples)
     return path
 
 
 def read(sink: Sink, path: Path, info: DatasetInfo) -> list[Example]:
-    with sink.reader([path], info) as reader:
-        return list(reader)
+    return examples_.read(sink, [path], info)
 
 
 @pytest.mark.parametrize(
@@ -248,15 +243,6 @@ def test_a_value_without_a_place_is_refused(tmp_path: Path, view: str, message: 
 
 
 # --- Files ---
-
-
-def test_a_lone_shard_tells_its_classes(tmp_path: Path) -> None:
-    path = write(SINK, tmp_path / "train.h5", photographs(4), ONE)
-    assert read(SINK, path, DatasetInfo()) == photographs(4)
-    grey = DatasetInfo(CLASSES, multilabel=True, colorspace="Grayscale")
-    examples = [example("a", b"x", (0, 2), grey), example("b", b"yy", (), grey)]
-    path = write(SINK, tmp_path / "grey.h5", examples, grey)
-    assert read(SINK, path, DatasetInfo()) == examples
 
 
 @pytest.fixture

@@ -16,15 +16,6 @@ from dataprep_schemas import caffe_pb2
 from tests.sinks.examples import MULTI, SINGLE, example, places, write
 
 
-def contents(path: Path) -> list[tuple[bytes, bytes]]:
-    """All that Caffe's cursor would meet; it opens the directory."""
-    with (
-        lmdb.open(str(path.parent), readonly=True, lock=False) as environment,
-        environment.begin() as transaction,
-    ):
-        return list(transaction.cursor())
-
-
 def test_one_label_an_image(tmp_path: Path) -> None:
     paths = places(LmdbSink(), tmp_path)
     with pytest.raises(UsageError, match=r"has one: give --sink hdf5-caffe.* or --sink lmdb-torch"):
