@@ -129,18 +129,17 @@ def _example(info: DatasetInfo, number: int, pixels: bool) -> Example:
         for place, (name, kind) in enumerate(reversed(info.attributes))
         if (number + place) % 4 and number % 10 != 5
     }
-    return replace(
-        info.example(
-            f"{info.identifiers(labels) or 'none'}/{number:08d}.{form.lower()}",
-            encoded,
-            labels,
-            kind=form,
-            size=(height, width),
-            boxes=boxes,
-            attributes=known,
-        ),
-        # Of some it is not known, and a box may show what the image has not for a label.
-        box_labels=(13, number % 14)[: len(boxes)] if info.multilabel and number % 7 != 1 else (),
+    # Of some it is not known, and a box may show what the image has not for a label.
+    shown = (13, number % 14)[: len(boxes)] if info.multilabel and number % 7 != 1 else ()
+    return info.example(
+        f"{info.identifiers(labels) or 'none'}/{number:08d}.{form.lower()}",
+        encoded,
+        labels,
+        kind=form,
+        size=(height, width),
+        boxes=boxes,
+        box_labels=shown,
+        attributes=known,
     )
 
 
@@ -376,6 +375,20 @@ def _temporary(root: Path, names: Sequence[PurePosixPath]) -> list[Path]:
     return paths
 
 
+def _published(
+    root: Path,
+    names: Sequence[PurePosixPath],
+    write: Callable[[list[Path]], Sequence[WrittenFile]],
+) -> tuple[Path, ...]:
+    """Have files written, compare what is said of them, and give them their names."""
+    temporary = _temporary(root, names)
+    for source, name, said in zip(temporary, names, write(temporary), strict=True):
+        found = _described(source)
+        assert said == found, f"the sink says {said} of {name}, which is {found}"
+        source.rename(root / name)
+    return tuple(root / name for name in names)
+
+
 def _write(
     sink: Sink,
     info: DatasetInfo,
@@ -384,29 +397,17 @@ def _write(
     of: ShardName = _ONLY,
     layout: Layout = "split",
 ) -> FinishedShard:
+    def write(paths: list[Path]) -> Sequence[WrittenFile]:
+        writer = sink.open(paths, info)
+        try:
+            for example in examples:
+                writer.write(example)
+            return writer.close()
+        finally:
+            writer.abandon()
+
     names = tuple(sink.paths(of, layout))
-    temporary = _temporary(root, names)
-    writer = sink.open(temporary, info)
-    try:
-        for example in examples:
-            writer.write(example)
-        written = writer.close()
-    finally:
-        writer.abandon()
-    return FinishedShard(_published(temporary, root, names, written), names, len(examples))
-
-
-def _published(
-    temporary: Sequence[Path],
-    root: Path,
-    names: Sequence[PurePosixPath],
-    written: Sequence[WrittenFile],
-) -> tuple[Path, ...]:
-    for source, name, said in zip(temporary, names, written, strict=True):
-        found = _described(source)
-        assert said == found, f"the sink says {said} of {name}, which is {found}"
-        source.rename(root / name)
-    return tuple(root / name for name in names)
+    return FinishedShard(_published(root, names, write), names, len(examples))
 
 
 def _described(path: Path) -> WrittenFile:
@@ -428,8 +429,7 @@ def _split(
         for number, batch in enumerate(batches)
     ]
     names = sink.split_paths("train", count, layout)
-    temporary = _temporary(root, names)
-    _published(temporary, root, names, sink.finish_split(temporary, info, finished))
+    _published(root, names, lambda paths: sink.finish_split(paths, info, finished))
     declared = {str(name) for shard in finished for name in shard.names} | set(map(str, names))
     found = _contents(root)
     differ = f"there are {set(found)}, but paths() and split_paths() say {declared}"
