@@ -36,18 +36,9 @@ def example(
     size: tuple[int, int] = (3, 4),
     boxes: tuple[tuple[float, float, float, float], ...] = (),
 ) -> Example:
-    return Example(
-        key=key,
-        encoded=encoded,
-        format=format_,
-        height=size[0],
-        width=size[1],
-        colorspace=info.colorspace,
-        labels=labels,
-        synset=info.identifiers(labels),
-        class_name=info.names(labels),
-        boxes=boxes,
-    )
+    height, width = size
+    shape = {"format": format_, "height": height, "width": width, "boxes": boxes}
+    return examples_.example(0, info, key=key, encoded=encoded, labels=labels, **shape)
 
 
 def photographs(count: int, info: DatasetInfo = ONE) -> list[Example]:
