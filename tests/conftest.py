@@ -52,7 +52,6 @@ PACKAGES = {
     "DALI": "nvidia",
     "PyTorch": "torch",
     "Lightning": "pytorch_lightning",
-    "Energon": "megatron",
     "webdataset": "webdataset",
     "array-record": "array_record",
     "Grain": "grain",
@@ -79,14 +78,13 @@ PROGRAMS = (
 FORMATS = {
     "tfrecord": ("--sink", "tfrecord"),
     "lmdb": ("--sink", "lmdb"),
-    "lmdb-raw": (*("--sink", "lmdb", "--datum", "raw"), *("--resize", "16x16", "--stats", "mean")),
+    "lmdb-raw": ("--sink", "lmdb", "--datum", "raw", "--resize", "16x16"),
     "lmdb-torch": ("--sink", "lmdb-torch"),
     "recordio": ("--sink", "recordio"),
     "hdf5": ("--sink", "hdf5"),
     "hdf5-arrays": ("--sink", "hdf5-arrays", "--resize", "16x16"),
     "hdf5-caffe": ("--sink", "hdf5-caffe", "--resize", "16x16"),
     "webdataset": ("--sink", "webdataset"),
-    "webdataset-energon": ("--sink", "webdataset", "--sink_option", "energon=yes"),
     "parquet": ("--sink", "parquet"),
     "arrayrecord": ("--sink", "arrayrecord"),
 }

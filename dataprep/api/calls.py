@@ -400,8 +400,6 @@ def _sink_options(values: Mapping[str, Any]) -> dict[str, str]:
         if values["sink"] != "lmdb":
             raise UsageError(f"--datum is an option of --sink lmdb, not of {values['sink']}")
         found["datum"] = values["datum"]
-    if values.get("stats") == "mean" and values["sink"] == "lmdb":
-        found["mean"] = "on"
     return found
 
 

@@ -302,7 +302,7 @@ def _sealing() -> list[Option]:
     )
     stats = (
         "Write image statistics into the manifest: sizes, formats and, where pixels are decoded "
-        "anyway, channel means. mean: with --sink lmdb, Caffe's mean image too."
+        "anyway, channel means."
     )
     bare: dict[str, Any] = {"is_flag": False, "flag_value": "on", "show_default": False}
     bad = "Rejected images to tolerate."
@@ -313,7 +313,7 @@ def _sealing() -> list[Option]:
         flag("overwrite", overwrite),
         option("max_bad", bad, default="0", metavar="N|P%"),
         _verify_before_seal(),
-        choice("stats", ["off", "on", "mean"], "off", stats, **bare),
+        choice("stats", ["off", "on"], "off", stats, **bare),
         flag("append", append),
     ]
 

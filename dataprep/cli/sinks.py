@@ -51,5 +51,6 @@ def _lines(name: str, origin: str) -> Iterator[str]:
     files = [*sink.paths(shard, "split"), *sink.split_paths(shard.split, shard.count, "split")]
     yield f"files: {', '.join(map(str, files))}"
     for option, choices in sink.OPTIONS.items():
-        yield f"--sink_option {option}={'|'.join(choices)} [default: {choices[0]}]"
+        if len(choices) > 1:
+            yield f"--sink_option {option}={'|'.join(choices)} [default: {choices[0]}]"
     yield f"verify --level reader: {sink.reference or 'none'}"

@@ -17,7 +17,7 @@ from dataprep.images.fingerprint import Fingerprint, fingerprint, small_grey
 from dataprep.images.pixels import WHOLE, Box, Level, Pixels
 from dataprep.images.png import Header
 from dataprep.images.recipe import CHROMA, REPAIR_CHROMA, REPAIR_QUALITY, Recipe
-from dataprep.images.statistics import Measured, as_channels, histogram_of
+from dataprep.images.statistics import Measured, histogram_of
 
 Format: TypeAlias = Literal["JPEG", "PNG", "RAW"]
 
@@ -226,11 +226,8 @@ def _prepared(
     if recipe.statistics != "off":
         measured = Measured(len(stored), form, *size[:2])
         if seen is not None and recipe.decodes:
-            seen = pixels.packed(seen)
             channels = 1 if recipe.color == "gray" else 3  # what readers decode to
-            measured.histogram = histogram_of(seen, channels)
-            if recipe.statistics == "mean":
-                measured.pixels = as_channels(seen, channels)
+            measured.histogram = histogram_of(pixels.packed(seen), channels)
     looks = None if grey is None else fingerprint(grey)
     return Prepared(stored, form, *size, tuple(notes), measured, fingerprint=looks)
 

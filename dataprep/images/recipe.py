@@ -16,7 +16,7 @@ Depth: TypeAlias = Literal["8", "keep"]
 Encoding: TypeAlias = Literal["keep", "jpeg", "png", "raw"]
 Exif: TypeAlias = Literal["auto", "apply", "ignore"]
 Filter: TypeAlias = Literal["box", "bilinear", "bicubic", "lanczos"]
-Measuring: TypeAlias = Literal["off", "on", "mean"]
+Measuring: TypeAlias = Literal["off", "on"]
 
 # libjpeg's JPEG_MAX_DIMENSION: no JPEG encoder here writes a longer side.
 MAX_SIDE = 65_500
@@ -125,8 +125,7 @@ class Recipe:
             the default is Pillow's own limit.
         max_image_bytes: reject image files that have more bytes than this, in an archive or out
             of it, unread.
-        statistics: ``on`` measures every stored image; ``mean`` also hands over its pixels,
-            for a mean image.
+        statistics: ``on`` measures every stored image.
     """
 
     check: Check = "bitstream"

@@ -8,23 +8,21 @@ divides, and it does so from exact integers.
 from __future__ import annotations
 
 import math
-import zlib
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import add
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from dataprep.errors import SinkError
 from dataprep.images.pixels import Pixels
 from dataprep_schemas import manifest
-from dataprep_schemas.state import Counted, Levels, Sum
+from dataprep_schemas.state import Counted, Sum
 
 SHORTER_SIDE_EDGES: Final = (32, 64, 128, 192, 256, 384, 512, 768, 1024, 2048, 4096)
 """In pixels. Bin 0 is below the first edge, bin i from edge i - 1 to below edge i, and the last
@@ -38,7 +36,6 @@ ASPECT_RATIO_EDGES: Final = (0.4, 0.6, 0.7, 0.85, 0.95, 1.05, 1.2, 1.4, 1.6, 2.5
 _HUNDREDTHS = tuple(round(100 * edge) for edge in ASPECT_RATIO_EDGES)
 _LEVELS = 256
 _DECIMALS = 6
-_STORED = np.dtype("<u8")
 
 
 @dataclass(slots=True, eq=False)
@@ -52,7 +49,6 @@ class Measured:
         width: in pixels, likewise.
         histogram: int64, (channels, 256): pixels by level, channels in RGB order. None if the
             recipe does not decode every image.
-        pixels: uint8, (height, width, channels), if the mean image is wanted.
     """
 
     bytes: int
@@ -60,7 +56,6 @@ class Measured:
     height: int
     width: int
     histogram: NDArray[np.int64] | None = None
-    pixels: Pixels | None = None
 
 
 def histogram_of(pixels: Pixels, channels: int) -> NDArray[np.int64]:
@@ -74,26 +69,15 @@ def histogram_of(pixels: Pixels, channels: int) -> NDArray[np.int64]:
     return np.broadcast_to(counted, (channels, _LEVELS))
 
 
-def as_channels(pixels: Pixels, channels: int) -> Pixels:
-    """View pixels as (height, width, channels), grey repeated without a copy."""
-    whole = pixels[:, :, np.newaxis] if pixels.ndim == 2 else pixels
-    return np.broadcast_to(whole, (*whole.shape[:2], channels))
-
-
 class Statistics:
     """A running count over images, one by one or a shard at a time; exact in any order."""
 
     def __init__(self) -> None:
         self._counted = _NOTHING  # but for the pixels, which are added up here:
         self._histogram: NDArray[np.int64] | None = None
-        self._levels: NDArray[np.uint64] | None = None
 
     def add(self, measured: Measured) -> None:
-        """Count one image; nothing is counted if it is refused.
-
-        Raises:
-            SinkError: the mean image is wanted, and this image has another size than the others.
-        """
+        """Count one image."""
         height, width = measured.height, measured.width
         sizes = tuple(Sum(size, size, size) for size in (measured.bytes, height, width))
         bins = (
@@ -102,35 +86,18 @@ class Statistics:
             _binned(100 * width // height, _HUNDREDTHS),
         )
         one = Counted(1, {measured.format: 1}, sizes, *bins)
-        self._include(one, measured.histogram, measured.pixels)
+        self._include(one, measured.histogram)
 
     def merge(self, counted: Counted) -> None:
-        """Count the images of a shard, as its commit record says.
+        """Count the images of a shard, as its commit record says."""
+        histogram = counted.histogram
+        self._include(counted, None if histogram is None else np.array(histogram, np.int64))
 
-        Raises:
-            SinkError: the mean image is wanted, and the images have different sizes.
-        """
-        histogram = levels = None
-        if counted.histogram is not None:
-            histogram = np.array(counted.histogram, np.int64)
-        if counted.levels is not None:
-            plain = zlib.decompress(counted.levels.zlib)
-            levels = np.frombuffer(plain, _STORED).reshape(counted.levels.shape)
-        self._include(counted, histogram, levels)
-
-    def _include(
-        self, counted: Counted, histogram: NDArray[Any] | None, levels: NDArray[Any] | None
-    ) -> None:
-        if self._levels is not None and levels is not None and self._levels.shape != levels.shape:
-            found, expected = (
-                f"{each.shape[0]}x{each.shape[1]}" for each in (levels, self._levels)
-            )
-            raise SinkError(
-                f"the mean image needs one fixed size: found {found} (height x width), "
-                f"expected {expected}; add --resize WIDTHxHEIGHT or --center_crop"
-            )
-        self._levels = _sum(self._levels, levels, np.uint64)
-        self._histogram = _sum(self._histogram, histogram, np.int64)
+    def _include(self, counted: Counted, histogram: NDArray[np.int64] | None) -> None:
+        if self._histogram is None:
+            self._histogram = None if histogram is None else histogram.copy()
+        elif histogram is not None:
+            self._histogram += histogram
         if (mine := self._counted).images:
             counted = Counted(
                 mine.images + counted.images,
@@ -143,21 +110,10 @@ class Statistics:
 
     def counted(self) -> Counted:
         """Everything counted, for commit records; equal counts give equal values."""
-        histogram, levels = self._histogram, self._levels
-        return msgspec.structs.replace(
-            self._counted,
-            histogram=None if histogram is None else tuple(map(tuple, histogram.tolist())),
-            levels=None
-            if levels is None
-            else Levels(levels.shape, zlib.compress(levels.astype(_STORED).tobytes())),
-        )
-
-    def mean_image(self) -> NDArray[np.float64] | None:
-        """The mean of every pixel, 0 to 255: float64, (height, width, channels), RGB order.
-
-        None unless the recipe's statistics are ``mean`` and every image is decoded.
-        """
-        return None if self._levels is None else self._levels / float(self._counted.images)
+        if self._histogram is None:
+            return self._counted
+        levels = tuple(map(tuple, self._histogram.tolist()))
+        return msgspec.structs.replace(self._counted, histogram=levels)
 
     def summary(self) -> manifest.Statistics:
         """For the manifest: the same on every machine for the same stored pixels."""
@@ -200,10 +156,3 @@ def _binned(value: int, edges: Sequence[int]) -> tuple[int, ...]:
 
 def _added(mine: Sum, theirs: Sum) -> Sum:
     return Sum(mine.total + theirs.total, min(mine.min, theirs.min), max(mine.max, theirs.max))
-
-
-def _sum(mine: NDArray[Any] | None, theirs: NDArray[Any] | None, kind: Any) -> NDArray[Any] | None:
-    if mine is None or theirs is None:
-        return mine if theirs is None else theirs.astype(kind)
-    mine += theirs
-    return mine

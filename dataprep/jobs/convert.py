@@ -107,8 +107,6 @@ def _settled(request: ConvertRequest, source: SealedSet) -> ConvertRequest:
         )
     request = with_options(absolute(request), recipe=_recipe(request, source))
     sink.check(_info(source, request.recipe))
-    if sink.needs_mean:
-        raise UsageError("a mean image is made with the data set: make it with --stats mean")
     check_splits(request.num_shards, source.splits)
     return request
 

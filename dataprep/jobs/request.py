@@ -139,14 +139,6 @@ def settle(request: Request, dataset: Dataset) -> Request:
     """
     sink = request.load_sink()
     recipe = recipe_for(request.recipe, sink)
-    if sink.needs_mean:
-        recipe = replace(recipe, statistics="mean")
-    elif recipe.statistics == "mean":
-        raise UsageError(f"--stats mean: sink {sink.name} has no mean image; use --stats")
-    if recipe.statistics == "mean" and not (recipe.fixed_size and recipe.decodes):
-        raise UsageError(
-            "--stats mean needs images of one size: add --resize WIDTHxHEIGHT or --center_crop SIDE"
-        )
     if request.exclude is not None:
         from dataprep.tables.exclude import read_exclude  # which loads Arrow
 

@@ -116,7 +116,7 @@ def seal(
         splits[split.name] = describe_split(
             joined.splits[split.name],
             [Shard(record.records, record.files) for record in shards],
-            make_split_files(job, split, shards, made),
+            make_split_files(job, split, shards),
             known if made is None else made.summary(),
         )
     manifest = hashed(
@@ -213,7 +213,7 @@ def _check_complete(splits: Sequence[SplitJob], records: Sequence[CommitRecord])
 
 
 def make_split_files(
-    job: Job, split: SplitJob, records: Sequence[CommitRecord], statistics: Statistics | None
+    job: Job, split: SplitJob, records: Sequence[CommitRecord]
 ) -> tuple[File, ...]:
     """Write them anew, to the same bytes, from the commit records and the shards themselves.
 
@@ -235,7 +235,7 @@ def make_split_files(
     ]
     with temporary_files(finals) as temporaries:
         with building(temporaries, job) as places:
-            written = sink.finish_split(places.paths, job.info, shards, statistics)
+            written = sink.finish_split(places.paths, job.info, shards)
             places.deliver(written)
         publish(temporaries, finals, partial(check_held, job.lease))
     return tuple(

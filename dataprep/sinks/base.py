@@ -14,16 +14,12 @@ from dataclasses import dataclass
 from errno import EINVAL
 from importlib.metadata import version
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, ClassVar, Protocol, Self, TypeVar
+from typing import ClassVar, Protocol, Self, TypeVar
 
 from dataprep.errors import DataprepError, SinkError, UsageError
 from dataprep.sinks.example import DatasetInfo, Example
 from dataprep_schemas.manifest import Layout as Layout  # formats import them from here
 from dataprep_schemas.state import ShardName as ShardName
-
-if TYPE_CHECKING:
-    from dataprep.images.statistics import Statistics
-
 
 _Read = TypeVar("_Read")
 _Opened = TypeVar("_Opened", covariant=True)
@@ -239,6 +235,10 @@ class Sink(ABC):
     OPTIONS: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """Name and choices of every option; given as ``--sink_option NAME=VALUE``."""
 
+    RETIRED: ClassVar[Mapping[str, str]] = {}
+    """``NAME=VALUE`` of options of earlier versions, and what to do instead. They shaped files
+    beside the shards: sets made with them can be read, and no more are made."""
+
     suffixes: ClassVar[tuple[str, ...]] = ()
     """Of the shard's files, data first: ``(".rec", ".idx")``; or override `paths`."""
 
@@ -274,7 +274,10 @@ class Sink(ABC):
     """The reader behind `reference_records`, for messages: ``tf.data``; empty if there is none."""
 
     def __init__(self, **options: str) -> None:
+        self._retired = [it for it in map("=".join, options.items()) if it in self.RETIRED]
         for option, value in options.items():
+            if f"{option}={value}" in self._retired:
+                continue
             choices = self.OPTIONS.get(option)
             if choices is None:
                 known = ", ".join(self.OPTIONS) or "none"
@@ -302,17 +305,14 @@ class Sink(ABC):
         """
         return False
 
-    @property
-    def needs_mean(self) -> bool:
-        """Whether `finish_split` needs the mean image; then it is collected."""
-        return False
-
     def check(self, info: DatasetInfo) -> None:
         """Refuse a data set that it cannot hold with these options, before anything is read.
 
         Raises:
             UsageError: why, and which option would help.
         """
+        for option in self._retired:
+            raise UsageError(f"sink {self.name} has no {option} any more: {self.RETIRED[option]}")
         if self.pixels and info.size is None:
             raise UsageError(
                 f"{self.name} of pixels needs images of one size: prepare them from the raw data "
@@ -364,7 +364,6 @@ class Sink(ABC):
         paths: Sequence[Path],
         info: DatasetInfo,
         shards: Sequence[FinishedShard],
-        statistics: Statistics | None,
     ) -> Sequence[WrittenFile]:
         """Write the files of `split_paths`, at ``paths``, from finished shards."""
         return ()

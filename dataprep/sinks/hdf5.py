@@ -1,423 +1,346 @@
-"""What the HDF5 formats share: how a file is made, described, opened and checked.
+"""HDF5, three formats of it: ``train.h5``, or ``train/train-00000-of-00004.h5`` and so on.
 
-Every file has, on its root group, the attributes ``dataprep_format`` (the sink's name),
-``dataprep_version`` (of that layout, an integer), ``colorspace``, ``multilabel`` (0 or 1),
-``classes`` (identifiers) and ``class_names``.
+``hdf5``: encoded images. Their bytes lie one after another in one contiguous dataset: image ``i``
+is ``images[offsets[i]:offsets[i + 1]]``. That is smaller than variable-length arrays, two to thirty
+times faster to write, and an image is one read of exactly its bytes (docs/hdf5.md).
 
-Images are appended to one dataset; the columns behind it have a row a record each: labels, keys,
-and what else a format has. The images' dataset has chunks of 64 KiB, or one image if that is more.
-They are not compressed, so that an image is read without the rest of its chunks.
+========================  ===================  ====================================================
+``images``                uint8 [bytes]        JPEG and PNG files
+``offsets``               int64 [n + 1]        into ``images``
+``labels``                int64 [n]            0-based; multi-label: uint8 [n, classes] of 0 and 1
+``keys``                  string [n]           fixed-length UTF-8, padded with zeros
+``heights``, ``widths``   int32 [n]            pixels
+``formats``               enum [n]             JPEG = 0, PNG = 1
+``boxes``                 float32 [boxes, 4]   xmin, ymin, xmax, ymax as fractions
+``box_offsets``           int64 [n + 1]        into ``boxes``
+``box_labels``            int64 [boxes]        0-based, -1 where nothing is said; only in
+                                               multi-label data sets that have boxes
+``attributes/<name>``     int64 or string [n]  see `dataprep.sinks.hdf5_file`
+========================  ===================  ====================================================
 
-Attributes of examples are a dataset each, ``attributes/<name>``, a row a record: int64, or
-fixed-length UTF-8 padded with zeros, like keys. HDF5 knows no missing rows: they hold what the
-dataset's HDF5 attribute ``missing`` says, the smallest int64 or the empty text.
+``hdf5-arrays``: decoded images, all of one size; ``images`` is uint8 [n, height, width, channels];
+``labels``, ``keys`` and attributes are as above.
+
+``hdf5-caffe``: ``data`` is float32 [n, channels, height, width], 0 to 255, channels in the order
+B, G, R: the layer converts nothing, and Caffe's models are trained so. ``label`` is float32 [n],
+0-based, or [n, classes] of zeros and ones. Caffe reads the datasets that are named as tops and
+leaves ``keys`` alone. It loads whole files, and counts their elements in a C int
+(caffe/src/caffe/layers/hdf5_data_layer.cpp, caffe/src/caffe/blob.cpp). ``train.txt`` has the path
+of every shard, relative to the output directory, where Caffe is to be run: Caffe takes them
+relative to its working directory.
 """
 
 from __future__ import annotations
 
-import errno
-import io
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import replace
-from itertools import zip_longest
-from math import prod
-from pathlib import Path
-from typing import Any, ClassVar
+import os
+from array import array
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePosixPath
+from typing import ClassVar
 
 import h5py
 import numpy as np
-import numpy.typing as npt
 from typing_extensions import override
 
 from dataprep.errors import SinkError
-from dataprep.sinks import PlainSink, ShardReader, ShardWriter, WrittenFile, damage
-from dataprep.sinks.example import MISSING, DatasetInfo, Example, to_bytes, to_text
-from dataprep.sinks.hashed_file import hash_finished
-from dataprep.system.messages import printable
-from dataprep.system.regular_files import require_regular
-from dataprep.tables import Value
-from dataprep_schemas.manifest import Color
+from dataprep.sinks import FinishedShard, Layout, Record, WrittenFile
+from dataprep.sinks.example import DatasetInfo, Example, to_bytes
+from dataprep.sinks.hashed_file import write_file
+from dataprep.sinks.hdf5_file import (
+    HDF5_1_8,
+    Column,
+    FileReader,
+    FileSink,
+    FileWriter,
+    labels_of,
+    open_file,
+)
+from dataprep.tables import Box
 
-LAYOUT_VERSION = 1
-HDF5_1_8 = h5py.h5f.LIBVER_V18
-HDF5_1_10 = h5py.h5f.LIBVER_V110
-
-Column = npt.NDArray[Any]
-
-_ATTRIBUTES = "attributes"
-_CHUNK = 64 << 10  # bytes; larger ones make small files large
-_BUFFER = 1 << 20  # bytes that are handed over at once
-_LONGEST = 4096  # bytes of a text: the longest is what every row of its dataset takes
+_INT_MAX = 2**31 - 1
+_FORMATS = ("JPEG", "PNG")
+_NOTHING_SAID = -1  # of what a box shows
 
 
-class FileSink(PlainSink):
-    """A shard is an HDF5 file that h5py reads; a base class, no format."""
+class Hdf5Writer(FileWriter):
+    """Writes one shard."""
 
-    suffixes: ClassVar[tuple[str, ...]] = (".h5",)
-    seeks: ClassVar[bool] = True
-    trusts_files: ClassVar[bool] = True
-    libraries: ClassVar[tuple[str, ...]] = ("h5py",)
-    reference: ClassVar[str] = "h5py"
+    sink: ClassVar[str] = "hdf5"
+
+    def __init__(self, paths: Sequence[Path], info: DatasetInfo) -> None:
+        super().__init__(paths, info)
+        self._offsets = array("q", [0])
+        self._sizes: list[tuple[int, int]] = []
+        self._formats = bytearray()
+        self._boxes: list[Box] = []
+        self._box_offsets = array("q", [0])
+        self._box_labels = array("q")
 
     @override
-    def stores_classes(self, info: DatasetInfo) -> bool:
-        """In each file's header."""
+    def image_bytes(self, example: Example) -> bytes:
+        said = example.box_labels if self.info.boxes else ()
+        self._box_labels.extend(said or [_NOTHING_SAID] * len(example.boxes))
+        self._formats.append(_FORMATS.index(example.format))
+        self._offsets.append(self._offsets[-1] + len(example.encoded))
+        self._sizes.append((example.height, example.width))
+        self._boxes.extend(example.boxes)
+        self._box_offsets.append(len(self._boxes))
+        return example.encoded
+
+    @override
+    def columns(self) -> dict[str, Column]:
+        sizes = np.array(self._sizes, "<i4").reshape(-1, 2)
+        formats = h5py.enum_dtype({name: code for code, name in enumerate(_FORMATS)}, "u1")
+        columns: dict[str, Column] = {
+            "offsets": np.array(self._offsets, "<i8"),
+            **super().columns(),
+            "heights": np.ascontiguousarray(sizes[:, 0]),
+            "widths": np.ascontiguousarray(sizes[:, 1]),
+            "formats": np.array(self._formats, formats),
+            "boxes": np.array(self._boxes, "<f4").reshape(-1, 4),
+            "box_offsets": np.array(self._box_offsets, "<i8"),
+        }
+        # By what the data set is, not by what is in the shard: all have the same datasets.
+        if self.info.multilabel and self.info.boxes:
+            columns["box_labels"] = np.array(self._box_labels, "<i8")
+        return columns
+
+
+class Hdf5Reader(FileReader):
+    """Reads one shard; images past the library, which takes four times as long as the system."""
+
+    sink: ClassVar[str] = "hdf5"
+
+    def __init__(self, paths: Sequence[Path], info: DatasetInfo) -> None:
+        super().__init__(paths, info)
+        with self.opening("images"):
+            filters = self.rows.id.get_create_plist().get_nfilters()
+            # 0 if others have stored the dataset in another way; then HDF5 reads it.
+            self._chunk: int = 0 if filters or not self.rows.chunks else self.rows.chunks[0]
+            chunks = len(self.rows) // self._chunk + 1 if self._chunk else 0
+            self._places = array("Q", [0]) * chunks
+            self._images = self.opened.enter_context(self.path.open("rb", buffering=0))
+
+    @override
+    def image(self, number: int) -> bytes:
+        start, end = self._bounds(number)
+        if not self._chunk:
+            return bytes(self.rows[start:end].tobytes())
+        file = self._images.fileno()
+        encoded = b"".join([os.pread(file, size, at) for at, size in self._runs(start, end)])
+        if len(encoded) != end - start:
+            raise SinkError("the file ends within its image")
+        return encoded
+
+    @override
+    def will_need(self, number: int) -> None:
+        if self._chunk:
+            for at, size in self._runs(*self._bounds(number)):
+                os.posix_fadvise(self._images.fileno(), at, size, os.POSIX_FADV_WILLNEED)
+
+    def _bounds(self, number: int) -> tuple[int, int]:
+        """The rows of an image."""
+        start, end = self.columns["offsets"][number : number + 2].tolist()
+        if not 0 <= start <= end <= len(self.rows):
+            raise SinkError("its offsets lie outside of the images")
+        return start, end
+
+    def _runs(self, start: int, end: int) -> list[tuple[int, int]]:
+        """Offset and size in the file of each run of these bytes of the images."""
+        runs: list[tuple[int, int]] = []
+        while start < end:
+            chunk, within = divmod(start, self._chunk)
+            place = (self._places[chunk] or self._find(chunk)) + within
+            size = min(end - start, self._chunk - within)
+            if runs and sum(runs[-1]) == place:
+                runs[-1] = (runs[-1][0], runs[-1][1] + size)
+            else:
+                runs.append((place, size))
+            start += size
+        return runs
+
+    def _find(self, chunk: int) -> int:
+        """Where a chunk is in the file; remembered."""
+        place = self.rows.id.get_chunk_info_by_coord((chunk * self._chunk,)).byte_offset
+        if place is None:
+            raise SinkError("a chunk of its image was never written")
+        self._places[chunk] = place
+        return int(place)
+
+    def read(self, number: int) -> Example:
+        """The image, and its row of each column."""
+        columns = self.columns
+        first, last = columns["box_offsets"][number : number + 2].tolist()
+        boxes = columns["boxes"][first:last].tolist()
+        said = columns["box_labels"][first:last].tolist() if "box_labels" in columns else ()
+        if len(boxes) != last - first:
+            raise SinkError("its offsets lie outside of the boxes")
+        return self.example(
+            number,
+            self.image(number),
+            kind=_FORMATS[columns["formats"][number]],
+            size=(int(columns["heights"][number]), int(columns["widths"][number])),
+            boxes=tuple(map(tuple, boxes)),
+            box_labels=tuple(label for label in said if label != _NOTHING_SAID),
+        )
+
+
+class Hdf5Sink(FileSink):
+    """``--sink hdf5``."""
+
+    name: ClassVar[str] = "hdf5"
+    summary: ClassVar[str] = "HDF5, encoded images in one flat array with offsets; h5py"
+    keeps_boxes: ClassVar[bool] = True
+    keeps_attributes: ClassVar[bool] = True
+    usual_shards: ClassVar[int | None] = 64  # few enough to keep open
+    overhead: ClassVar[int] = 100  # of all small datasets together, with a key of 40
+    Writer = Hdf5Writer
+    Reader = Hdf5Reader
+
+    @override
+    def reference_records(self, paths: Sequence[Path], info: DatasetInfo) -> Iterator[Record]:
+        with open_file(paths[0]) as file:
+            images, labels, offsets = file["images"], file["labels"], file["offsets"][:]
+            for number, label in enumerate(labels[:]):
+                encoded = images[offsets[number] : offsets[number + 1]].tobytes()
+                yield encoded, labels_of(label, info)
+
+
+# --- Pixels ---
+
+
+class _PixelsSink(FileSink):
+    overhead: ClassVar[int] = 50  # of the small datasets: a label and a key of 40
+
+    @property
+    @override
+    def pixels(self) -> bool:
         return True
 
+
+class Hdf5ArraysWriter(FileWriter):
+    """Writes one shard for numpy."""
+
+    sink: ClassVar[str] = "hdf5-arrays"
+
+    def __init__(self, paths: Sequence[Path], info: DatasetInfo) -> None:
+        super().__init__(paths, info, (*(info.size or ()), info.channels))
+
+
+class Hdf5ArraysReader(FileReader):
+    """Reads one shard for numpy."""
+
+    sink: ClassVar[str] = "hdf5-arrays"
+
+    def read(self, number: int) -> Example:
+        """One row of the images."""
+        pixels = self.rows[number]
+        return self.example(number, pixels.tobytes(), kind="RAW", size=pixels.shape[:2])
+
+
+class Hdf5ArraysSink(_PixelsSink):
+    """``--sink hdf5-arrays``."""
+
+    name: ClassVar[str] = "hdf5-arrays"
+    summary: ClassVar[str] = "HDF5, uint8 pixels (n, height, width, channels); h5py"
+    keeps_attributes: ClassVar[bool] = True
+    usual_shards: ClassVar[int | None] = 64  # few enough to keep open
+    Writer = Hdf5ArraysWriter
+    Reader = Hdf5ArraysReader
+
     @override
-    def versions(self) -> Mapping[str, str]:
-        return {**super().versions(), "hdf5": h5py.version.hdf5_version}
+    def reference_records(self, paths: Sequence[Path], info: DatasetInfo) -> Iterator[Record]:
+        with open_file(paths[0]) as file:
+            for pixels, label in zip(file["images"], file["labels"], strict=True):
+                yield pixels.tobytes(), labels_of(label, info)
 
 
-# --- Writing ---
+class Hdf5CaffeWriter(FileWriter):
+    """Writes one shard for Caffe."""
+
+    sink: ClassVar[str] = "hdf5-caffe"
+    images: ClassVar[str] = "data"
+    version: ClassVar[int] = HDF5_1_8  # Caffe's
+
+    def __init__(self, paths: Sequence[Path], info: DatasetInfo) -> None:
+        self._shape = (*(info.size or (0, 0)), info.channels)
+        self._most = _most_images(info)
+        super().__init__(paths, info, (info.channels, *self._shape[:2]), "<f4")
+
+    @override
+    def image_bytes(self, example: Example) -> bytes:
+        """The pixels turned to float32, (channel, height, width) and B, G, R."""
+        if len(self.keys) >= self._most:
+            raise SinkError(
+                f"Caffe cannot load a file of more than {self._most} such images "
+                f"({_INT_MAX} values); ask for more shards"
+            )
+        pixels = np.frombuffer(example.encoded, np.uint8).reshape(self._shape)
+        return bytes(pixels[:, :, ::-1].transpose(2, 0, 1).astype("<f4", order="C").data)
+
+    @override
+    def columns(self) -> dict[str, Column]:
+        return {"label": self.label_column(single="<f4", several="<f4")}
+
+    @override
+    def description(self) -> dict[str, str]:
+        """What the shape of the data does not tell."""
+        return {"channel_order": "BGR" if self.info.channels == 3 else "Grayscale"}
 
 
-class FileWriter(ShardWriter):
-    """Appends images; holds keys, labels and attributes, some 100 bytes a record, until the end.
+class Hdf5CaffeReader(FileReader):
+    """Reads one shard; gives the pixels back as they came, uint8 (height, width, channel) RGB."""
 
-    Args:
-        row: the shape of an image in its dataset; empty if that is one row of bytes.
+    sink: ClassVar[str] = "hdf5-caffe"
+    images: ClassVar[str] = "data"
+    labels: ClassVar[str] = "label"
 
-    Raises:
-        SinkError: an attribute has a name that cannot be a dataset's.
-    """
+    def read(self, number: int) -> Example:
+        """One row of the data."""
+        planes = self.rows[number]
+        pixels = planes[::-1].transpose(1, 2, 0).astype(np.uint8)
+        return self.example(number, pixels.tobytes(), kind="RAW", size=pixels.shape[:2])
 
-    sink: ClassVar[str]
-    images: ClassVar[str] = "images"
-    """The dataset of images."""
 
-    version: ClassVar[int] = HDF5_1_10
-    """Of HDF5, to read it."""
+class Hdf5CaffeSink(_PixelsSink):
+    """``--sink hdf5-caffe``."""
 
-    def __init__(
+    name: ClassVar[str] = "hdf5-caffe"
+    summary: ClassVar[str] = "HDF5, float32 BGR (n, channels, height, width); Caffe's HDF5Data"
+    value_bytes: ClassVar[int] = 4
+    Writer = Hdf5CaffeWriter
+    Reader = Hdf5CaffeReader
+
+    @override
+    def most_images(self, info: DatasetInfo) -> int | None:
+        """As many as have 2^31 - 1 values: 14,266 of 224 x 224 x 3."""
+        return _most_images(info)
+
+    @override
+    def split_paths(self, split: str, count: int, layout: Layout) -> Sequence[PurePosixPath]:
+        return (PurePosixPath(f"{split}.txt"),)
+
+    @override
+    def finish_split(
         self,
         paths: Sequence[Path],
         info: DatasetInfo,
-        row: tuple[int, ...] = (),
-        dtype: str = "u1",
-    ) -> None:
-        super().__init__(info, pixels=bool(row))
-        for name, _ in info.attributes:
-            if "/" in name:
-                raise SinkError(f"HDF5 cannot hold an attribute called {name!r}, with a /")
-        (self.path,) = paths
-        self.keys: list[bytes] = []
-        self.labels: list[Sequence[int]] = []
-        self._attributes: list[tuple[int | bytes, ...]] = []
-        self._pending: list[bytes] = []
-        self._pending_bytes = 0
-        row_bytes = prod(row) * np.dtype(dtype).itemsize
-        rows = max(_CHUNK // max(row_bytes, 1), 1)
-        self._chunk_bytes = rows * row_bytes
-        self._disk = _NewFile(self.path)
-        try:
-            self._file = _create(self._disk, self.version)
-            with self._disk.told():
-                self._dataset = self._file.create_dataset(
-                    self.images,
-                    (0, *row),
-                    dtype,
-                    maxshape=(None, *row),
-                    chunks=(rows, *row),
-                    track_times=False,
-                )
-        except BaseException:
-            self._disk.close()
-            raise
+        shards: Sequence[FinishedShard],
+    ) -> Sequence[WrittenFile]:
+        """Write the list."""
+        listing = to_bytes("".join(f"{shard.names[0]}\n" for shard in shards))
+        return [write_file(path, listing) for path in paths]
 
     @override
-    def append(self, example: Example) -> None:
-        key, attributes = text_bytes(example.key), tuple(self._row(example.attributes))
-        image = self.image_bytes(example)
-        self._pending.append(image)
-        self._pending_bytes += len(image)
-        if self._pending_bytes >= max(_BUFFER, self._chunk_bytes):
-            self._write(self._pending_bytes - self._pending_bytes % self._chunk_bytes)
-        self.keys.append(key)
-        self.labels.append(example.labels)
-        self._attributes.append(attributes)
-
-    def close(self) -> Sequence[WrittenFile]:
-        """Add the columns and the attributes."""
-        with self._disk.told():
-            self._write(self._pending_bytes)
-            for name, data in self.columns().items():
-                self._add(name, data)
-            self._add("keys", _text_column(self.keys))
-            self._add_attributes()
-            _describe(self._file, self.info, self.sink, self.description())
-            self._file.close()
-        self._disk.close()
-        return (hash_finished(self.path),)
-
-    def abandon(self) -> None:
-        """Close the file without writing any more."""
-        if not self._disk.closed:
-            self._disk.failure = self._disk.failure or OSError(errno.ECANCELED, "given up")
-            self._pending.clear()
-            with suppress(Exception):  # HDF5 may miss what could not be written
-                self._file.close()
-            self._disk.close()
-
-    def image_bytes(self, example: Example) -> bytes:
-        """What the dataset of images gets; also notes what `columns` will need."""
-        return example.encoded
-
-    def columns(self) -> dict[str, Column]:
-        """The small datasets but the keys."""
-        return {"labels": self.label_column(single="<i8", several="u1")}
-
-    def description(self) -> dict[str, str]:
-        """HDF5 attributes of the file besides those of every format."""
-        return {}
-
-    def label_column(self, single: str, several: str) -> Column:
-        """The labels of all records.
-
-        Args:
-            single: the numpy type of a vector (n,) of class indices.
-            several: the numpy type of a matrix (n, classes) of zeros and ones.
-        """
-        if not self.info.multilabel:
-            return np.array([label for (label,) in self.labels], dtype=single)
-        matrix = np.zeros((len(self.labels), len(self.info.classes)), dtype=several)
-        for row, chosen in zip(matrix, self.labels, strict=True):
-            row[list(chosen)] = 1
-        return matrix
-
-    def _write(self, size: int) -> None:
-        """Append the first bytes of what is pending: whole chunks, or in the end whole rows."""
-        data = b"".join(self._pending)
-        items = size // self._dataset.dtype.itemsize
-        rows = np.frombuffer(data, self._dataset.dtype, items)
-        rows = rows.reshape(-1, *self._dataset.shape[1:])
-        start = len(self._dataset)
-        if len(rows):
-            with self._disk.told():
-                self._dataset.resize(start + len(rows), axis=0)
-                self._dataset[start:] = rows
-        self._pending, self._pending_bytes = [data[size:]], len(data) - size
-
-    def _add(self, name: str, data: Column) -> h5py.Dataset:
-        return self._file.create_dataset(name, data=data, track_times=False)
-
-    def _row(self, attributes: Mapping[str, Value]) -> Iterator[int | bytes]:
-        """What is stored of a record's attributes; what is missing included."""
-        for name, kind in self.info.attributes:
-            if kind == "int":
-                yield int(attributes.get(name, MISSING))
-            else:
-                yield text_bytes(str(attributes.get(name, "")))
-
-    def _add_attributes(self) -> None:
-        """Add a dataset of each attribute; nothing at all if the data set has none."""
-        if self.info.attributes:  # the group without times of day
-            creation: Any = h5py.h5p.create(h5py.h5p.GROUP_CREATE)
-            creation.set_obj_track_times(False)
-            h5py.h5g.create(self._file.id, _ATTRIBUTES.encode(), gcpl=creation)
-        for place, (name, kind) in enumerate(self.info.attributes):
-            values = [row[place] for row in self._attributes]
-            data = np.array(values, "<i8") if kind == "int" else _text_column(values)
-            dataset = self._add(f"{_ATTRIBUTES}/{name}", data)
-            dataset.attrs["missing"] = np.int64(MISSING) if kind == "int" else ""
+    def reference_records(self, paths: Sequence[Path], info: DatasetInfo) -> Iterator[Record]:
+        """As a user of h5py reads it, put back into rows of R, G, B."""
+        with open_file(paths[0]) as file:
+            for planes, label in zip(file["data"], file["label"], strict=True):
+                image = np.stack(planes[::-1], axis=-1).astype(np.uint8)
+                yield image.tobytes(), labels_of(label, info)
 
 
-def text_bytes(text: str) -> bytes:
-    """A text as it is stored: padded with zeros, as long as the longest of its dataset.
-
-    Raises:
-        SinkError: it ends in a zero, or would make all others too long.
-    """
-    data = to_bytes(text)
-    if data.endswith(b"\0") or len(data) > _LONGEST:
-        raise SinkError(
-            f"HDF5 holds no text that ends in a zero byte or has more than {_LONGEST} bytes, and "
-            f"it has one of {len(data)}: choose sink tfrecord or webdataset"
-        )
-    return data
-
-
-def _text_column(texts: Sequence[Any]) -> Column:
-    """Fixed-length UTF-8 strings: half the size of variable ones, as keys are alike."""
-    longest = max(map(len, texts), default=0)
-    return np.array(texts, dtype=h5py.string_dtype("utf-8", max(longest, 1)))
-
-
-def _describe(file: h5py.File, info: DatasetInfo, sink: str, more: Mapping[str, str]) -> None:
-    """Write the attributes that all formats have, and ``more``."""
-    file.attrs["dataprep_format"] = sink
-    file.attrs["dataprep_version"] = np.int64(LAYOUT_VERSION)
-    file.attrs["colorspace"] = info.colorspace
-    file.attrs["multilabel"] = np.uint8(info.multilabel)
-    for name, value in more.items():
-        file.attrs[name] = value
-    for name, column in (("classes", 0), ("class_names", 1)):
-        texts = np.empty(len(info.classes), h5py.string_dtype())
-        texts[:] = [to_bytes(entry[column]) for entry in info.classes]
-        file.attrs.create(name, texts, dtype=h5py.string_dtype())
-
-
-class _NewFile(io.FileIO):
-    """A new file for HDF5's driver for Python file objects; remembers the first failed write.
-
-    After that, writes seem to succeed and do nothing, so that HDF5 closes in order: it cannot give
-    up a file on a full disk by itself, and of what failed it does not tell the reason.
-    """
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path, "x+")
-        self.failure: OSError | None = None
-
-    def write(self, data: Any) -> int:
-        """Write all of it, or note why not."""
-        rest = memoryview(data)
-        size = len(rest)
-        try:
-            while rest and self.failure is None:
-                rest = rest[super().write(rest) :]
-        except OSError as error:
-            self.failure = error
-        return size
-
-    @contextmanager
-    def told(self) -> Iterator[None]:
-        """Raise the OSError that HDF5 was not told of, whatever it made of that."""
-        try:
-            yield
-        finally:
-            if self.failure is not None:
-                raise OSError(self.failure.errno, self.failure.strerror) from self.failure
-
-
-def _create(disk: _NewFile, version: int) -> h5py.File:
-    """HDF5's view of a new file: without times of day, and without a cache of chunks.
-
-    Args:
-        version: `HDF5_1_8` or `HDF5_1_10`, which then can read it. Both protect what is not data
-            by checksums, the first all but the index of chunks.
-    """
-    creation: Any = h5py.h5p.create(h5py.h5p.FILE_CREATE)
-    creation.set_obj_track_times(False)
-    access: Any = h5py.h5p.create(h5py.h5p.FILE_ACCESS)
-    access.set_libver_bounds(version, version)
-    access.set_fclose_degree(h5py.h5f.CLOSE_STRONG)
-    unused, slots, _, preemption = access.get_cache()
-    access.set_cache(unused, slots, 0, preemption)
-    access.set_fileobj_driver(h5py.h5fd.fileobj_driver, disk)
-    return h5py.File(h5py.h5f.create(b"new", h5py.h5f.ACC_TRUNC, creation, access))
-
-
-# --- Reading ---
-
-
-class FileReader(ShardReader):
-    """Random access; all but the images is read whole when it is opened.
-
-    Args:
-        info: classes come from the file if it has none.
-    """
-
-    sink: ClassVar[str]
-    images: ClassVar[str] = "images"
-    labels: ClassVar[str] = "labels"
-
-    def __init__(self, paths: Sequence[Path], info: DatasetInfo) -> None:
-        super().__init__(paths[0], info)
-        self.file = open_file(self.path)
-        with self.opening("header"):
-            self.opened.enter_context(self.file)
-            self.info = _read_info(self.file, info, self.sink)
-            self.rows = self.file[self.images]
-            self.columns: dict[str, Column] = {
-                name: dataset[...]
-                for name, dataset in self.file.items()
-                if name != self.images and isinstance(dataset, h5py.Dataset)
-            }
-            attributes = self.file.get(_ATTRIBUTES, {})
-            self._attributes = {name: attributes[name][...] for name in sorted(attributes)}
-            self._records = len(self.columns["keys"])
-
-    def __len__(self) -> int:
-        """How many examples it holds."""
-        return self._records
-
-    def example(self, number: int, encoded: bytes, **more: Any) -> Example:
-        """The example, from its image, the columns, and what `DatasetInfo.example` takes."""
-        return self.info.example(
-            to_text(bytes(self.columns["keys"][number])),
-            encoded,
-            labels_of(self.columns[self.labels][number], self.info),
-            attributes={
-                name: int(column[number]) if column.dtype.kind == "i" else to_text(column[number])
-                for name, column in self._attributes.items()
-                if column[number] not in (MISSING, b"")
-            },
-            **more,
-        )
-
-
-def labels_of(row: Column, info: DatasetInfo) -> tuple[int, ...]:
-    """The inverse of `FileWriter.label_column` for one record."""
-    return info.labels_of(row.tolist()) if np.ndim(row) else (int(row),)
-
-
-def open_file(path: Path) -> h5py.File:
-    """Open for reading without locks: Lustre and NFS often refuse them, and nobody writes.
-
-    To be called in the process that reads: HDF5's state does not survive a fork. Without a cache,
-    HDF5 reads of a chunk just what is asked for.
-
-    Raises:
-        SinkError: it is damaged, no HDF5 file, or would have other files read.
-    """
-    require_regular(path)
-    with damage(path, "HDF5 structure"), ExitStack() as undo:
-        file = undo.enter_context(h5py.File(path, "r", locking=False, rdcc_nbytes=0))
-        _check_plain(file, path.stat().st_size)
-        undo.pop_all()
-    return file
-
-
-def _check_plain(group: h5py.Group, size: int, depth: int = 2) -> None:
-    """Refuse what is not in the file itself, of ``size`` bytes, or cannot be."""
-    for name in group:
-        found = group[name] if isinstance(group.get(name, getlink=True), h5py.HardLink) else None
-        if isinstance(found, h5py.Group) and depth > 1:
-            _check_plain(found, size, depth - 1)
-            continue
-        if found is None:
-            wrong = "is a link to something else"
-        elif not isinstance(found, h5py.Dataset):
-            wrong = "is a group or a type"
-        elif found.is_virtual or found.external:
-            wrong = "has its data in other files"
-        elif found.nbytes > size:
-            wrong = f"has {found.nbytes:,} bytes, more than the file"
-        else:
-            continue
-        raise SinkError(f"{printable(name)} {wrong}; expected plain datasets: somebody made it so")
-
-
-def _read_info(file: h5py.File, info: DatasetInfo, sink: str) -> DatasetInfo:
-    """What the file says of its data set.
-
-    Raises:
-        SinkError: it is another sink's, or a later version's, or the caller knows of other classes.
-    """
-    found = file.attrs["dataprep_format"], int(file.attrs["dataprep_version"])
-    if found != (sink, LAYOUT_VERSION):
-        raise SinkError(f"its format and version are {found}, expected {(sink, LAYOUT_VERSION)}")
-    columns = ([_text(it) for it in file.attrs[name]] for name in ("classes", "class_names"))
-    classes = tuple(zip(*columns, strict=True))
-    if info.classes and info.classes != classes:
-        pairs = zip_longest(classes, info.classes)
-        here, there = next(pair for pair in pairs if pair[0] != pair[1])
-        raise SinkError(f"its class {here} is not that of the data set, {there}")
-    multilabel = bool(file.attrs["multilabel"])
-    colorspace: Color = "Grayscale" if str(file.attrs["colorspace"]) == "Grayscale" else "RGB"
-    return replace(info, classes=classes, multilabel=multilabel, colorspace=colorspace)
-
-
-def _text(value: str | bytes) -> str:
-    return to_text(value if isinstance(value, bytes) else to_bytes(value))
+def _most_images(info: DatasetInfo) -> int:
+    height, width = info.size or (0, 0)
+    labels = len(info.classes) if info.multilabel else 1
+    return _INT_MAX // max(height * width * info.channels, labels, 1)

@@ -26,6 +26,10 @@ LONGEST_KEY = 511
 
 _SMALLEST_MAP = 1 << 20
 _SPARE_PAGES = 1024  # for what LMDB notes of freed pages when a transaction ends
+# Of a transaction at most. Caffe's ``convert_imageset`` has 1000 records, too. LMDB keeps values in
+# memory until its end: so few bytes that nobody waits long for that, unless one alone is larger.
+_BATCH_RECORDS = 1000
+_BATCH_BYTES = 4 << 20
 
 # py-lmdb can also write the format of LMDB 1.0, which none of Caffe, DALI and older py-lmdb reads,
 # and a variable of the environment can make that its default.
@@ -50,26 +54,14 @@ class LmdbWriter:
     Args:
         path: must not exist. No lock file appears beside it: nobody else can know of it.
         append: whether keys come in ascending order, which packs pages full.
-        batch_records: records a transaction at most; Caffe's ``convert_imageset`` has 1000 too.
-        batch_bytes: bytes of values a transaction at most, unless one value alone is larger; LMDB
-            keeps them in memory until its end. So few that nobody waits long for that.
 
     Raises:
         OSError: the disk is full, and the like.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        *,
-        append: bool,
-        batch_records: int = 1000,
-        batch_bytes: int = 4 << 20,
-    ) -> None:
+    def __init__(self, path: Path, *, append: bool) -> None:
         self._path = path
         self._append = append
-        self._batch_records = batch_records
-        self._batch_bytes = batch_bytes
         self._records = 0  # of the open transaction
         self._bytes = 0
         self._transaction: lmdb.Transaction[bytes] | None = None
@@ -95,9 +87,8 @@ class LmdbWriter:
             OSError: the disk is full, and the like.
         """
         with self._library_writes():
-            if self._records == self._batch_records or (
-                self._records and self._bytes + len(value) > self._batch_bytes
-            ):
+            full = self._bytes + len(value) > _BATCH_BYTES or self._records == _BATCH_RECORDS
+            if self._records and full:
                 self._commit()
             if self._transaction is None:
                 self._transaction = self._begin(len(value))
@@ -131,8 +122,8 @@ class LmdbWriter:
         # A record can change each page on the way from the root and split it, which can make the
         # tree higher; a batch makes it four levels higher at most. A value takes whole pages.
         tree = 2 * (stat["depth"] + 4) + 1
-        values = max(self._batch_bytes, first_value) // page_size + 1
-        pages = info["last_pgno"] + 1 + values + self._batch_records * (tree + 1) + _SPARE_PAGES
+        values = max(_BATCH_BYTES, first_value) // page_size + 1
+        pages = info["last_pgno"] + 1 + values + _BATCH_RECORDS * (tree + 1) + _SPARE_PAGES
         if self._map_size < pages * page_size:
             while self._map_size < pages * page_size:
                 self._map_size *= 2

@@ -11,7 +11,7 @@ Every test runs with every combination of the sink's options. pytest is needed h
 else in dataprep but in `dataprep.datasets`' tests.
 """
 
-# ruff: noqa: D102 - the names of tests say what they are
+# ruff: noqa: S101, D102 - these are tests: asserts, and names that say what they are
 
 from __future__ import annotations
 
@@ -27,27 +27,28 @@ import random
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar, Self
 
-import numpy as np
 import pytest
 from PIL import Image
 
 from dataprep.errors import SinkError, UsageError
-from dataprep.images.statistics import Measured, Statistics, histogram_of
 from dataprep.plugins import load_sink
 from dataprep.sinks.base import FinishedShard, Layout, ShardName, Sink, WrittenFile
 from dataprep.sinks.example import DatasetInfo, Example
 from dataprep.sinks.subprocess_reader import in_child, read_unverified
 from dataprep.system.durable_files import PARTIAL
 
+_Given = tuple[DatasetInfo, list[Example]]
+
 _LAYOUTS: tuple[Layout, ...] = ("split", "flat")
+_ONLY = ShardName("train", 0, 1)
 _SIZE = (6, 8)  # height and width of every image, where all have one size
 _SINGLE = DatasetInfo(
     # Classes may be names of folders, which need not be UTF-8.
@@ -83,34 +84,24 @@ _YEAR = 366 * 86_400.0  # seconds
 _AWKWARD_TEXTS = (" blank ", "two\r\nlines", "zero\0", "x" * 10**5)
 
 
-@dataclass(frozen=True)
-class Case:
-    """A kind of data set."""
-
-    name: str
-    info: DatasetInfo
-
-    def info_for(self, sink: Sink) -> DatasetInfo:
-        """What this sink is told: pixels are all of one size; nothing that it has no place for."""
-        return replace(
-            self.info,
-            size=_SIZE if sink.pixels else self.info.size,
-            boxes=self.info.boxes and sink.keeps_boxes,
-            attributes=self.info.attributes if sink.keeps_attributes else (),
-        )
-
-    def examples(self, sink: Sink, count: int, first: int = 0) -> list[Example]:
-        """``count`` examples that this sink must be able to hold, all different."""
-        info = replace(self.info, size=self.info_for(sink).size)
-        return [_example(info, number, sink.pixels) for number in range(first, first + count)]
+CASES: Mapping[str, DatasetInfo] = {
+    "single-label": _SINGLE,
+    "multi-label": _MULTI,
+    "one-size": replace(_SINGLE, size=_SIZE, boxes=False, attributes=()),
+    "multi-label-one-size": replace(_MULTI, size=_SIZE),
+}
+"""Kinds of data sets, by name."""
 
 
-CASES = (
-    Case("single-label", _SINGLE),
-    Case("multi-label", _MULTI),
-    Case("one-size", replace(_SINGLE, size=_SIZE, boxes=False, attributes=())),
-    Case("multi-label-one-size", replace(_MULTI, size=_SIZE)),
-)
+def _given(sink: Sink, case: str, count: int, first: int = 0) -> _Given:
+    """What a sink is told of a data set, and ``count`` of its examples, all different.
+
+    Pixels are all of one size; the sink is not told of what it has no place for.
+    """
+    info = replace(CASES[case], size=_SIZE) if sink.pixels else CASES[case]
+    examples = [_example(info, number, sink.pixels) for number in range(first, first + count)]
+    attributes = info.attributes if sink.keeps_attributes else ()
+    return replace(info, boxes=info.boxes and sink.keeps_boxes, attributes=attributes), examples
 
 
 @lru_cache(maxsize=1000)
@@ -138,18 +129,17 @@ def _example(info: DatasetInfo, number: int, pixels: bool) -> Example:
         for place, (name, kind) in enumerate(reversed(info.attributes))
         if (number + place) % 4 and number % 10 != 5
     }
-    return replace(
-        info.example(
-            f"{info.identifiers(labels) or 'none'}/{number:08d}.{form.lower()}",
-            encoded,
-            labels,
-            kind=form,
-            size=(height, width),
-            boxes=boxes,
-            attributes=known,
-        ),
-        # Of some it is not known, and a box may show what the image has not for a label.
-        box_labels=(13, number % 14)[: len(boxes)] if info.multilabel and number % 7 != 1 else (),
+    # Of some it is not known, and a box may show what the image has not for a label.
+    shown = (13, number % 14)[: len(boxes)] if info.multilabel and number % 7 != 1 else ()
+    return info.example(
+        f"{info.identifiers(labels) or 'none'}/{number:08d}.{form.lower()}",
+        encoded,
+        labels,
+        kind=form,
+        size=(height, width),
+        boxes=boxes,
+        box_labels=shown,
+        attributes=known,
     )
 
 
@@ -157,16 +147,18 @@ class SinkTests:
     """The suite; subclass it in a test module under a name that begins with ``Test``.
 
     A sink that cannot hold a kind of data set with some of its options, say several labels an
-    image, refuses it in `Sink.check`; then there are no tests of the two together. Each kind must
-    be held with one combination of options at least.
+    image, refuses it in `Sink.check`; then there are no tests of the two together. Each kind but
+    those of `refuses` must be held with one combination of options at least.
 
     Attributes:
         sink: the sink to test; importable, since another process gets it pickled.
         sink_name: or the name of its entry point.
+        refuses: names of `CASES` that the format has no place for at all.
     """
 
     sink: ClassVar[Sink | None] = None
     sink_name: ClassVar[str] = ""
+    refuses: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def variants(cls) -> list[Sink]:
@@ -184,28 +176,26 @@ class SinkTests:
             metafunc.parametrize("variants", [variants], ids=["all"])
         elif "case" in metafunc.fixturenames:
             pairs = [
-                pytest.param(sink, case, id=f"{_id(sink)}-{case.name}")
-                for sink in variants
-                for case in CASES
-                if not _refusal(sink, case)
+                (sink, case) for sink in variants for case in CASES if not _refusal(sink, case)
             ]
-            metafunc.parametrize(("variant", "case"), pairs)
+            ids = [f"{_id(sink)}-{case}" for sink, case in pairs]
+            metafunc.parametrize(("variant", "case"), pairs, ids=ids)
         else:
             metafunc.parametrize("variant", variants, ids=map(_id, variants))
 
     def test_it_describes_itself(self, variants: Sequence[Sink]) -> None:
         for sink in variants:
             good = sink.summary.strip() and "\n" not in sink.summary
-            _check(good, "summary: give one line for `dataprep sinks`")
+            assert good, "summary: give one line for `dataprep sinks`"
             bare = [suffix for suffix in sink.suffixes if suffix[:1].isalnum()]
-            _check(not bare, f"suffixes: {bare} need their dots, as in '.rec'")
+            assert not bare, f"suffixes: {bare} need their dots, as in '.rec'"
             again = type(sink)(**json.loads(json.dumps(dict(sink.config()))))
-            _check(
-                again.options == sink.options, "config() must make the same sink, from plain JSON"
-            )
+            same = again.options == sink.options
+            assert same, "config() must make the same sink, from plain JSON"
         for case in CASES:
             refusals = [_refusal(sink, case) for sink in variants]
-            _check(not all(refusals), f"check() refuses every {case.name} data set: {refusals}")
+            told = f"check() refuses every {case} data set: {refusals}"
+            assert all(refusals) == (case in self.refuses), told
 
     def test_files_have_places_of_their_own(self, variant: Sink) -> None:
         for layout, train, validation in itertools.product(_LAYOUTS, (1, 2, 11), (1, 2)):
@@ -213,22 +203,21 @@ class SinkTests:
             shards = [ShardName(it, number, n) for it, n in counts.items() for number in range(n)]
             paths = [path for shard in shards for path in variant.paths(shard, layout)]
             hidden = [path for path in paths if any(part.startswith(".") for part in path.parts)]
-            _check(not hidden, f"paths() gives hidden files, which no reader finds: {hidden}")
+            assert not hidden, f"paths() gives hidden files, which no reader finds: {hidden}"
             for split, count in counts.items():
                 paths += variant.split_paths(split, count, layout)
             # Metadata may be hidden, as its readers look for its name, if it is not taken.
             ours = [it for it in paths if it.parts[0] in _OURS or it.name.endswith(PARTIAL)]
-            _check(not ours, f"paths() gives {ours}: these are names of dataprep's own")
+            assert not ours, f"paths() gives {ours}: these are names of dataprep's own"
             absolute = [path for path in paths if path.is_absolute()]
-            _check(not absolute, f"paths() gives {absolute}: give them below the output directory")
-            shared = len({str(path).lower() for path in paths}) < len(paths) or not {
-                parent for path in paths for parent in path.parents
-            }.isdisjoint(paths)
+            assert not absolute, f"paths() gives {absolute}: give them below the output directory"
+            directories = {parent for path in paths for parent in path.parents}
             told = f"paths() gives two shards the same place, or a directory's: {sorted(paths)}"
-            _check(not shared, told)
+            assert len({str(path).lower() for path in paths}) == len(paths), told
+            assert directories.isdisjoint(paths), told
 
-    def test_examples_come_back(self, variant: Sink, case: Case, tmp_path: Path) -> None:
-        info, examples = case.info_for(variant), case.examples(variant, 100)
+    def test_examples_come_back(self, variant: Sink, case: str, tmp_path: Path) -> None:
+        info, examples = _given(variant, case, 100)
         keys = (*_KEYS, *(it.key for it in examples[len(_KEYS) :]))
         examples = [replace(it, key=key) for it, key in zip(examples, keys, strict=True)]
         examples = examples[: variant.most_images(info)]
@@ -244,80 +233,74 @@ class SinkTests:
                     _same(pair, [wanted[number]] * 2, "while another reads, iterating")
                     place = number * 7 % len(wanted)
                     _same([reader[place]], [wanted[place]], "while iterating, reader[number]")
-        _check(_contents(tmp_path) == before, "a reader must not make or change files")
+        assert _contents(tmp_path) == before, "a reader must not make or change files"
         reader.close()
-        _check(not _held_open(tmp_path), f"close() leaves open: {_held_open(tmp_path)}")
+        assert not _held_open(tmp_path), f"close() leaves open: {_held_open(tmp_path)}"
 
-    def test_no_examples_and_lost_sidecars(self, variant: Sink, case: Case, tmp_path: Path) -> None:
-        info, examples = case.info_for(variant), case.examples(variant, 12)
+    def test_no_examples_and_lost_sidecars(self, variant: Sink, case: str, tmp_path: Path) -> None:
+        info, examples = _given(variant, case, 12)
         shard = _write(variant, info, [], tmp_path / "empty")
         with variant.reader(shard.paths, info) as reader:
             found = [len(reader), *reader]
-            _check(found == [0], f"an empty shard must be readable and empty, but has {found}")
+            assert found == [0], f"an empty shard must be readable and empty, but has {found}"
         shard = _write(variant, info, examples, tmp_path / "alone")
         for sidecar in shard.paths[1:]:
             sidecar.unlink()
         with variant.reader(shard.paths[:1], DatasetInfo()) as reader:
             same = [it.encoded for it in reader] == [it.encoded for it in examples]
-            _check(same, "reader() must find the images by the data file alone")
+            assert same, "reader() must find the images by the data file alone"
 
     def test_awkward_texts_come_back_or_are_refused(self, variant: Sink, tmp_path: Path) -> None:
-        case = _held(variant)
-        info = replace(case.info_for(variant), attributes=(("it", "text"),))
-        one, two, three = (replace(it, attributes={}) for it in case.examples(variant, 3))
+        info, examples = _held(variant, 3)
+        info = replace(info, attributes=(("it", "text"),) if variant.keeps_attributes else ())
+        one, two, three = (replace(it, attributes={}) for it in examples)
         tries = [replace(two, key=key) for key in _AWKWARD_KEYS]
         tries += [replace(two, attributes={"it": text}) for text in _AWKWARD_TEXTS]
-        info = info if variant.keeps_attributes else replace(info, attributes=())
         for number, awkward in enumerate(tries):
             what = f"key {awkward.key[:20]!r}, attributes {repr(awkward.attributes)[:40]}"
             examples = [one, awkward, three]
             try:
                 shard = _write(variant, info, examples, tmp_path / str(number))
             except SinkError as error:
-                _check("\n" not in str(error), f"{what}: say it in one line: {error}")
+                if "\n" in str(error):
+                    pytest.fail(f"{what}: say it in one line: {error}")
             else:
                 with variant.reader(shard.paths, info) as reader:
                     _same(list(reader), _expected(variant, examples), f"{what}, which was taken,")
 
     def test_equal_examples_give_equal_bytes(self, variant: Sink, tmp_path: Path) -> None:
-        batches = [
-            (case.info_for(variant), case.examples(variant, 7))
-            for case in CASES
-            if not _refusal(variant, case)
-        ]
-        wanted = list(_splits(variant, batches, tmp_path / "telltale"))
+        sets = [_given(variant, case, 7) for case in CASES if not _refusal(variant, case)]
+        wanted = list(_splits(variant, sets, tmp_path / "telltale"))
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("PYTHONHASHSEED", "random")  # sets have another order there
             # Packed, so that the sink's module finds the clock put forward when it is imported.
-            packed = pickle.dumps((variant, batches, tmp_path / "there"))
+            packed = pickle.dumps((variant, sets, tmp_path / "there"))
             there = list(in_child(tmp_path, _splits_later, packed, time.time()))
-        _check(there == wanted, "equal examples give other bytes in another process, a year later")
+        assert there == wanted, "equal examples give other bytes in another process, a year later"
         with ThreadPoolExecutor(4) as pool:
-            found = pool.map(lambda it: [*_splits(variant, batches, tmp_path / it)], "abcd")
-            _check([*found] == [wanted] * 4, "threads side by side give other bytes")
-        turned = [(info, examples[::-1]) for info, examples in batches]
+            found = pool.map(lambda it: [*_splits(variant, sets, tmp_path / it)], "abcd")
+            assert [*found] == [wanted] * 4, "threads side by side give other bytes"
+        turned = [(info, examples[::-1]) for info, examples in sets]
         back = _splits(variant, turned, tmp_path / "back")
         in_order = all(one != other for one, other in zip(wanted, back, strict=True))
-        _check(in_order, "examples must be stored in the order of write()")
+        assert in_order, "examples must be stored in the order of write()"
 
-    def test_a_shard_can_be_abandoned(self, variant: Sink, tmp_path: Path) -> None:
-        case = _held(variant)
-        info, examples = case.info_for(variant), case.examples(variant, 3)
-        for number, finished in enumerate((False, True)):
-            paths = _temporary(tmp_path / str(number), variant.paths(_ONLY, "split"))
-            writer = variant.open(paths, info)
-            for example in examples:
-                writer.write(example)
-            written = writer.close() if finished else ()
-            writer.abandon()
-            writer.abandon()
-            _check(not _held_open(tmp_path), f"abandon() leaves open: {_held_open(tmp_path)}")
-            if finished:
-                found = [_described(path) for path in paths]
-                _check(found == list(written), "abandon() after close() must not change the files")
+    @pytest.mark.parametrize("finished", [False, True])
+    def test_a_shard_can_be_abandoned(self, variant: Sink, finished: bool, tmp_path: Path) -> None:
+        info, examples = _held(variant, 3)
+        paths = _temporary(tmp_path, variant.paths(_ONLY, "split"))
+        writer = variant.open(paths, info)
+        for example in examples:
+            writer.write(example)
+        written = writer.close() if finished else ()
+        writer.abandon()
+        writer.abandon()
+        assert not _held_open(tmp_path), f"abandon() leaves open: {_held_open(tmp_path)}"
+        same = not finished or list(written) == [_described(path) for path in paths]
+        assert same, "abandon() after close() must not change the files"
 
     def test_finished_files_are_on_the_disk(self, variant: Sink, tmp_path: Path) -> None:
-        case, flushed = _held(variant), set()
+        (info, examples), flushed = _held(variant, 5), set()
 
         def noting(flush: Callable[[int], None], file: Any) -> None:
             descriptor = file if isinstance(file, int) else file.fileno()
@@ -328,67 +311,61 @@ class SinkTests:
         with pytest.MonkeyPatch.context() as patch:
             for name in ("fsync", "fdatasync"):
                 patch.setattr(os, name, partial(noting, getattr(os, name)))
-            sized = replace(case, info=replace(case.info, size=_SIZE)).examples(variant, 5)
-            made = _split(variant, case.info_for(variant), [sized], tmp_path)
+            made = _split(variant, info, [examples], tmp_path)
         statuses = {name: (tmp_path / name).stat() for name in made}
         lost = [name for name, it in statuses.items() if (it.st_ino, it.st_size) not in flushed]
-        _check(not lost, f"a power cut would take {lost}: call os.fsync, or use `hash_finished`")
+        assert not lost, f"a power cut would take {lost}: call os.fsync, or use `hash_finished`"
 
     def test_damage_is_one_line(self, variant: Sink, tmp_path: Path) -> None:
-        case = _held(variant)
-        info = case.info_for(variant)
-        shard = _write(variant, info, case.examples(variant, 6), tmp_path / "whole")
+        info, examples = _held(variant, 6)
+        shard = _write(variant, info, examples, tmp_path / "whole")
         damaged = _damaged_copies(shard, tmp_path / "whole")
-        if variant.trusts_files:  # each costs a process
-            damaged = itertools.islice(damaged, 6)
-        for name, paths in damaged:
+        # Of formats that trust their files, each costs a process.
+        for name, paths in itertools.islice(damaged, 6 if variant.trusts_files else None):
             refusal, where = "", f"reading a shard with {name}"
             try:
                 list(read_unverified(variant, paths, info))
             except SinkError as error:
                 refusal = str(error)
             except Exception as error:  # noqa: BLE001 - this is what is being looked for
-                _check(None, f"{where} must raise a SinkError, not:\n{error!r}")
-            _check("\n" not in refusal, f"{where}: say it in one line: {refusal}")
+                pytest.fail(f"{where} must raise a SinkError, not:\n{error!r}")
+            assert "\n" not in refusal, f"{where}: say it in one line: {refusal}"
             missed = not refusal and name == "data cut in half"
-            _check(not missed, "iterating over half a shard must raise a SinkError")
+            assert not missed, "iterating over half a shard must raise a SinkError"
             named = not refusal or any(str(path) in refusal for path in paths)
-            _check(named, f"{where}: name the file: {refusal}")
+            assert named, f"{where}: name the file: {refusal}"
 
+    @pytest.mark.parametrize(("layout", "count"), [("split", 1), ("flat", 3)])
     def test_a_split_can_be_finished_and_moved(
-        self, variant: Sink, case: Case, tmp_path: Path
+        self, variant: Sink, case: str, layout: Layout, count: int, tmp_path: Path
     ) -> None:
-        info = case.info_for(variant)
-        sized = replace(case, info=replace(case.info, size=_SIZE))
-        for layout, count in ((_LAYOUTS[0], 1), (_LAYOUTS[1], 3)):
-            batches = [sized.examples(variant, 5, 5 * number) for number in range(count)]
-            roots = [tmp_path / f"telltale{count}", tmp_path / "other" / f"place{count}"]
-            here, there = (_split(variant, info, batches, root, layout) for root in roots)
-            _check(here == there, "a split must have the same bytes anywhere")
-            told = [it for it, data in here.items() if re.search(b"telltale|partial", data)]
-            _check(not told, f"{told} must not say where they are, nor under which name")
-            shutil.rmtree(roots[0])
-            for number, batch in enumerate(batches):
-                names = variant.paths(ShardName("train", number, count), layout)
-                with variant.reader([roots[1] / name for name in names], info) as reader:
-                    _same(list(reader), _expected(variant, batch), "a shard of several")
+        sets = [_given(variant, case, 5, 5 * number) for number in range(count)]
+        info, batches = sets[0][0], [examples for _, examples in sets]
+        roots = [tmp_path / "telltale", tmp_path / "other" / "place"]
+        here, there = (_split(variant, info, batches, root, layout) for root in roots)
+        assert here == there, "a split must have the same bytes anywhere"
+        told = [it for it, data in here.items() if re.search(b"telltale|partial", data)]
+        assert not told, f"{told} must not say where they are, nor under which name"
+        shutil.rmtree(roots[0])
+        for number, batch in enumerate(batches):
+            names = variant.paths(ShardName("train", number, count), layout)
+            with variant.reader([roots[1] / name for name in names], info) as reader:
+                _same(list(reader), _expected(variant, batch), "a shard of several")
 
-    def test_the_formats_own_reader_agrees(self, variant: Sink, case: Case, tmp_path: Path) -> None:
-        info, examples = case.info_for(variant), case.examples(variant, 12)
-        shard = _write(variant, info, examples, tmp_path)
+    def test_the_formats_own_reader_agrees(self, variant: Sink, case: str, tmp_path: Path) -> None:
         if not variant.reference:
             return
+        info, examples = _given(variant, case, 12)
+        shard = _write(variant, info, examples, tmp_path)
         try:
             found = list(variant.reference_records(shard.paths, info))
         except UsageError as error:
             pytest.skip(str(error))
         wanted = [(example.encoded, example.labels) for example in examples]
-        _check(found == wanted, f"reference_records(): {variant.reference} gives something else")
+        assert found == wanted, f"reference_records(): {variant.reference} gives something else"
 
 
 # --- Writing as dataprep does: under temporary names, then renamed ---
-
-_ONLY = ShardName("train", 0, 1)
 
 
 def _temporary(root: Path, names: Sequence[PurePosixPath]) -> list[Path]:
@@ -396,6 +373,20 @@ def _temporary(root: Path, names: Sequence[PurePosixPath]) -> list[Path]:
     for path in paths:
         path.parent.mkdir(parents=True, exist_ok=True)
     return paths
+
+
+def _published(
+    root: Path,
+    names: Sequence[PurePosixPath],
+    write: Callable[[list[Path]], Sequence[WrittenFile]],
+) -> tuple[Path, ...]:
+    """Have files written, compare what is said of them, and give them their names."""
+    temporary = _temporary(root, names)
+    for source, name, said in zip(temporary, names, write(temporary), strict=True):
+        found = _described(source)
+        assert said == found, f"the sink says {said} of {name}, which is {found}"
+        source.rename(root / name)
+    return tuple(root / name for name in names)
 
 
 def _write(
@@ -406,27 +397,17 @@ def _write(
     of: ShardName = _ONLY,
     layout: Layout = "split",
 ) -> FinishedShard:
+    def write(paths: list[Path]) -> Sequence[WrittenFile]:
+        writer = sink.open(paths, info)
+        try:
+            for example in examples:
+                writer.write(example)
+            return writer.close()
+        finally:
+            writer.abandon()
+
     names = tuple(sink.paths(of, layout))
-    temporary = _temporary(root, names)
-    writer = sink.open(temporary, info)
-    try:
-        for example in examples:
-            writer.write(example)
-        written = writer.close()
-    finally:
-        writer.abandon()
-    paths = tuple(root / name for name in names)
-    _publish(temporary, paths, written)
-    return FinishedShard(paths, names, len(examples))
-
-
-def _publish(
-    temporary: Sequence[Path], paths: Sequence[Path], written: Sequence[WrittenFile]
-) -> None:
-    for source, path, said in zip(temporary, paths, written, strict=True):
-        found = _described(source)
-        _check(said == found, f"the sink says {said} of {path.name}, which is {found}")
-        source.rename(path)
+    return FinishedShard(_published(root, names, write), names, len(examples))
 
 
 def _described(path: Path) -> WrittenFile:
@@ -441,31 +422,23 @@ def _split(
     root: Path,
     layout: Layout = "split",
 ) -> dict[str, bytes]:
-    """Write a split, as if its images were of one size and had a mean; its files."""
-    finished, statistics = [], Statistics()
-    for number, batch in enumerate(batches):
-        of = ShardName("train", number, len(batches))
-        finished.append(_write(sink, info, batch, root, of, layout))
-        pixels = np.full((*_SIZE, info.channels), number, np.uint8)
-        histogram = histogram_of(pixels[:, :, 0] if info.channels == 1 else pixels, info.channels)
-        for example in batch:
-            size = len(example.encoded)
-            statistics.add(Measured(size, example.format, *_SIZE, histogram, pixels))
-    names = sink.split_paths("train", len(batches), layout)
-    temporary = _temporary(root, names)
-    written = sink.finish_split(temporary, info, finished, statistics)
-    _publish(temporary, [root / name for name in names], written)
+    """Write a split, and what is made once a split; its files."""
+    count = len(batches)
+    finished = [
+        _write(sink, info, batch, root, ShardName("train", number, count), layout)
+        for number, batch in enumerate(batches)
+    ]
+    names = sink.split_paths("train", count, layout)
+    _published(root, names, lambda paths: sink.finish_split(paths, info, finished))
     declared = {str(name) for shard in finished for name in shard.names} | set(map(str, names))
     found = _contents(root)
     differ = f"there are {set(found)}, but paths() and split_paths() say {declared}"
-    _check(set(found) == declared, differ)
+    assert set(found) == declared, differ
     return found
 
 
-def _splits(
-    sink: Sink, batches: Sequence[tuple[DatasetInfo, Sequence[Example]]], root: Path
-) -> Iterator[dict[str, bytes]]:
-    for number, (info, examples) in enumerate(batches):
+def _splits(sink: Sink, sets: Sequence[_Given], root: Path) -> Iterator[dict[str, bytes]]:
+    for number, (info, examples) in enumerate(sets):
         yield _split(sink, info, [examples], root / str(number))
 
 
@@ -475,7 +448,7 @@ def _splits_later(packed: bytes, before: float) -> Iterator[dict[str, bytes]]:
     for name in ("zoneinfo", "pandas"):  # which crash if they are loaded with another datetime
         with suppress(ImportError):
             importlib.import_module(name)
-    now = time.time
+    now, parts = time.time, {name: getattr(time, name) for name in ("gmtime", "localtime")}
 
     class Later(datetime.datetime):
         @classmethod
@@ -485,11 +458,8 @@ def _splits_later(packed: bytes, before: float) -> Iterator[dict[str, bytes]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(time, "time", lambda: now() + _YEAR)
         patch.setattr(time, "time_ns", lambda: int(time.time() * 1e9))
-        for name in ("gmtime", "localtime"):
-            plain = getattr(time, name)
-            patch.setattr(
-                time, name, lambda it=None, to=plain: to(time.time() if it is None else it)
-            )
+        for name, plain in parts.items():
+            patch.setattr(time, name, lambda it=None, to=plain: to(it or time.time()))
         patch.setattr(datetime, "datetime", Later)
         yield from _splits(*pickle.loads(packed))  # noqa: S301 - bytes of our own
 
@@ -535,30 +505,28 @@ def _id(sink: Sink) -> str:
     return ",".join(sink.options.values()) or sink.name
 
 
-def _refusal(sink: Sink, case: Case) -> str:
+def _refusal(sink: Sink, case: str) -> str:
     """Why the sink refuses this kind of data set; empty if it does not."""
     try:
-        sink.check(case.info_for(sink))
+        sink.check(_given(sink, case, 0)[0])
     except UsageError as error:
         return str(error)
     return ""
 
 
-def _held(sink: Sink) -> Case:
-    """A kind of data set that the sink holds with these options."""
+def _held(sink: Sink, count: int) -> _Given:
+    """Of a kind of data set that the sink holds with these options."""
     found = [case for case in CASES if not _refusal(sink, case)]
-    _check(found, f"check() refuses every kind of data set with the options {dict(sink.options)}")
-    return found[0]
+    assert found, f"check() refuses every kind of data set with the options {dict(sink.options)}"
+    return _given(sink, found[0], count)
 
 
 def _expected(sink: Sink, examples: Sequence[Example]) -> list[Example]:
     """What a reader must give back: all that the format has a place for."""
-    found = list(examples)
-    if not sink.keeps_boxes:
-        found = [replace(it, boxes=(), box_labels=()) for it in found]
+    lost: dict[str, Any] = {} if sink.keeps_boxes else {"boxes": (), "box_labels": ()}
     if not sink.keeps_attributes:
-        found = [replace(it, attributes={}) for it in found]
-    return found
+        lost["attributes"] = {}
+    return [replace(it, **lost) for it in examples]
 
 
 def _contents(root: Path) -> dict[str, bytes]:
@@ -568,25 +536,16 @@ def _contents(root: Path) -> dict[str, bytes]:
 
 
 def _held_open(root: Path) -> list[str]:
-    """Files below ``root`` that this process has open; none where nobody can tell."""
-    descriptors = Path("/proc/self/fd")
-    if not descriptors.is_dir():
-        return []
-    found = [os.path.realpath(descriptor) for descriptor in descriptors.iterdir()]
+    """Files below ``root`` that this process has open."""
+    found = [os.path.realpath(descriptor) for descriptor in Path("/proc/self/fd").iterdir()]
     return [name for name in found if name.startswith(f"{root}/")]
 
 
 def _same(found: Sequence[Example], wanted: Sequence[Example], how: str) -> None:
     """Fail with the first thing that differs."""
-    _check(len(found) == len(wanted), f"{how} gives {len(found)} examples, expected {len(wanted)}")
+    assert len(found) == len(wanted), f"{how} gives {len(found)} examples, not {len(wanted)}"
     for number, (one, other) in enumerate(zip(found, wanted, strict=True)):
-        for field in fields(Example):
-            here, there = (repr(getattr(it, field.name))[:200] for it in (one, other))
-            same = getattr(one, field.name) == getattr(other, field.name)
-            where = f"{how} gives example {number} the {field.name}"
-            _check(same, f"{where} {here}, expected {there}")
-
-
-def _check(good: object, message: str) -> None:
-    if not good:
-        pytest.fail(message, pytrace=False)
+        for name in Example.__slots__ if one != other else ():
+            here, there = (repr(getattr(it, name))[:200] for it in (one, other))
+            told = f"{how} gives example {number} the {name} {here}, expected {there}"
+            assert getattr(one, name) == getattr(other, name), told

@@ -7,13 +7,6 @@
 what the parts are and what they are called. Archives are plain POSIX ustar with nothing in them
 that depends on the machine: mode 0444, time 0, owner 0, as ``webdataset.TarWriter`` lays them out.
 
-With ``energon=yes``, there is what Megatron-Energon wants beside the archives, as ``energon
-prepare`` 7 makes it: ``train/.nv-meta`` has ``.info.json``, how many samples each archive has;
-``split.yaml``, which archives are of which part; and ``dataset.yaml``, what a sample is. Beside
-each archive is ``.tar.idx``: where each sample begins and the last one ends, 64-bit little-endian.
-Left out is ``index.sqlite``, for reading by key, whose keys must be unique in a split; stems are in
-a shard.
-
 Every header has a checksum; the data has none. Noticed are damaged headers, an archive cut
 anywhere, parts that contradict each other, and an index whose samples are not where it says. Not
 noticed are flipped bits in an image: for these there is the SHA-256 in the manifest.
@@ -22,9 +15,7 @@ noticed are flipped bits in an image: for these there is the SHA-256 in the mani
 from __future__ import annotations
 
 import io
-import json
 import re
-import struct
 import tarfile
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,7 +26,6 @@ from typing_extensions import override
 
 from dataprep.errors import SinkError
 from dataprep.sinks import (
-    FinishedShard,
     Layout,
     PlainSink,
     Record,
@@ -44,7 +34,6 @@ from dataprep.sinks import (
     webdataset_sample,
 )
 from dataprep.sinks.example import DatasetInfo, Example
-from dataprep.sinks.hashed_file import write_file
 from dataprep.sinks.reference_readers import import_reader
 from dataprep.sinks.stream import StreamReader, StreamWriter
 from dataprep.sinks.webdataset_sample import NAME_LIMIT, PREFIX_LIMIT, Stems
@@ -53,14 +42,6 @@ from dataprep.system.regular_files import open_regular, read_regular
 BLOCK = tarfile.BLOCKSIZE
 RECORD = tarfile.RECORDSIZE  # what an archive of GNU tar or Python is padded to
 _SIZE_LIMIT = 8**11
-_OFFSET = struct.Struct("<Q")
-_METADATA_FILES = (".info.json", "split.yaml", "dataset.yaml")
-_ENERGON_PARTS = {"validation": "val"}  # what Energon calls it
-_CLASSIFIED = {
-    "sample_type": {"__module__": "megatron.energon", "__class__": "ImageClassificationSample"},
-    "field_map": {"image": "jpg,png", "label": "cls"},
-}
-_CRUDE = {"__module__": "megatron.energon", "__class__": "CrudeWebdataset"}
 _METADATA = re.compile(r"__[^/]*__(/|$)")  # what the webdataset library passes over
 
 
@@ -119,7 +100,7 @@ class WebDatasetWriter(StreamWriter):
     @override
     def append(self, example: Example) -> None:
         """Append one sample; nothing at all if the format cannot hold it."""
-        archive, _, *energon = self.files
+        archive, _ = self.files
         parts = webdataset_sample.encode(example, self.info)
         stem = self._stems.name(example.key)
         offset = archive.size
@@ -130,17 +111,13 @@ class WebDatasetWriter(StreamWriter):
             line.append(f"{extension} {offset} {len(data)} {name}")
             pieces += header(name.encode("ascii"), len(data)), data, bytes(-len(data) % BLOCK)
             offset += len(data) + len(pieces[-1])
-        for offsets in energon:
-            offsets.write(_OFFSET.pack(archive.size))
         self._lines.append(" ".join(line).encode("ascii") + b"\n")
         # The image, the largest piece by far, is not copied.
         archive.write(pieces[0], pieces[1], b"".join(pieces[2:]))
 
     @override
     def close(self) -> Sequence[WrittenFile]:
-        archive, index, *energon = self.files
-        for offsets in energon:
-            offsets.write(_OFFSET.pack(archive.size))
+        archive, index = self.files
         end = 2 * BLOCK
         archive.write(bytes(end + -(archive.size + end) % RECORD))
         index.write(b"v1.2 %d\n" % len(self._lines), *self._lines)
@@ -254,7 +231,9 @@ class WebDatasetSink(PlainSink):
 
     name: ClassVar[str] = "webdataset"
     summary: ClassVar[str] = "tar archives for webdataset and DALI, with DALI's index"
-    OPTIONS: ClassVar[Mapping[str, tuple[str, ...]]] = {"energon": ("no", "yes")}
+    RETIRED: ClassVar[Mapping[str, str]] = {
+        "energon=yes": "run `energon prepare` on the finished archives"
+    }
     keeps_boxes: ClassVar[bool] = True
     keeps_attributes: ClassVar[bool] = True
     reference: ClassVar[str] = "webdataset library"
@@ -264,60 +243,16 @@ class WebDatasetSink(PlainSink):
     Reader = WebDatasetReader
 
     @override
-    def config(self) -> Mapping[str, str]:
-        """Nothing by default, as before there were options: then sets made so are gone on with."""
-        return self.options if self._energon else {}
-
-    @property
-    def _energon(self) -> bool:
-        return self.options["energon"] == "yes"
-
-    @override
     def stores_classes(self, info: DatasetInfo) -> bool:
         """Only those that an image has."""
         return False
 
     @override
     def paths(self, shard: ShardName, layout: Layout) -> Sequence[PurePosixPath]:
-        """The archive, then the index in a directory of its own, as readers glob ``train-*``.
-
-        For Energon, the archive is in its split's directory in any layout: it has one metadata
-        folder a directory.
-        """
+        """The archive, then the index in a directory of its own, as readers glob ``train-*``."""
         name = f"{shard}.tar"
-        split = layout == "split" or self._energon
-        data = PurePosixPath(shard.split, name) if split else PurePosixPath(name)
-        index = PurePosixPath("index", shard.split, f"{shard}.idx")
-        return (data, index, data.with_suffix(".tar.idx")) if self._energon else (data, index)
-
-    @override
-    def split_paths(self, split: str, count: int, layout: Layout) -> Sequence[PurePosixPath]:
-        names = _METADATA_FILES if self._energon else ()
-        return [PurePosixPath(split, ".nv-meta", name) for name in names]
-
-    @override
-    def finish_split(
-        self,
-        paths: Sequence[Path],
-        info: DatasetInfo,
-        shards: Sequence[FinishedShard],
-        statistics: object,
-    ) -> Sequence[WrittenFile]:
-        """Write Energon's metadata, if it is asked for; it refuses archives without samples."""
-        if not self._energon:
-            return ()
-        counts = {shard.names[0].name: shard.records for shard in shards if shard.records}
-        split = shards[0].names[0].parent.name
-        contents = (
-            {"shard_counts": counts},
-            {"split_parts": {_ENERGON_PARTS.get(split, split): list(counts)}, "exclude": []},
-            _CRUDE if info.multilabel else _CLASSIFIED,
-        )
-        # JSON is YAML.
-        return [
-            write_file(path, json.dumps(content, indent=2).encode("ascii") + b"\n")
-            for path, content in zip(paths, contents, strict=True)
-        ]
+        data = PurePosixPath(shard.split, name) if layout == "split" else PurePosixPath(name)
+        return data, PurePosixPath("index", shard.split, f"{shard}.idx")
 
     @override
     def reference_records(self, paths: Sequence[Path], info: DatasetInfo) -> Iterator[Record]:

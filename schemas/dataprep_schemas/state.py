@@ -64,7 +64,7 @@ class Sum(Value, frozen=True):
 
 
 class Levels(Value, frozen=True):
-    """Sums of pixels by place: little-endian uint64, compressed by zlib."""
+    """Sums of pixels by place, which earlier versions kept for a mean image."""
 
     shape: tuple[Count, ...]
     zlib: bytes

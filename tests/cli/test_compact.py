@@ -23,7 +23,7 @@ from tests.conftest import (
     write_radiographs,
 )
 
-WHOLE = ("lmdb-raw", "hdf5-caffe", "webdataset-energon")  # have files of a whole split
+WHOLE = ("hdf5-caffe",)  # has files of a whole split
 GROWING = [name for name in FORMATS if name not in WHOLE]
 
 

@@ -327,7 +327,7 @@ def refusals(tiny: Made, tmp_path: Path) -> Iterator[tuple[tuple[object, ...], i
     yield (tiny.out, "--to", tmp_path / "file", "--sink", "lmdb"), 2, "is a file"
     yield (tiny.out, *to, "--sink", "lmdb", "--datum", "raw"), 2, "--resize WIDTHxHEIGHT"
     mean = ("--sink_option", "mean=on")
-    yield (tiny.out, *to, "--sink", "lmdb", *mean), 2, "mean"
+    yield (tiny.out, *to, "--sink", "lmdb", *mean), 2, "compute_image_mean"
     counts = ("--num_shards", "test=3")
     yield (tiny.out, *to, "--sink", "lmdb", *counts), 2, "the splits are train, validation"
     counts = ("--num_shards", "train=25")

@@ -12,7 +12,7 @@ from tests.conftest import FORMATS, PIXELS, Cli
 from tests.golden.__main__ import PLACE
 
 
-@pytest.fixture(params=FORMATS)
+@pytest.fixture(params=[*FORMATS, "webdataset-energon"])  # which earlier versions made
 def golden(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A copy, since LMDB's own reader leaves a lock file beside its data."""
     return Path(shutil.copytree(PLACE / request.param, tmp_path / request.param))

@@ -9,12 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataprep.errors import SinkError
 from dataprep.images import Measured, Recipe, Resize, Statistics, prepare
 from dataprep.images.statistics import (
     ASPECT_RATIO_EDGES,
     SHORTER_SIDE_EDGES,
-    as_channels,
     histogram_of,
 )
 from dataprep_schemas import manifest
@@ -24,10 +22,9 @@ from tests.images.files import JPEGS, pixels_of
 SIDES = st.integers(1, 6)
 
 
-def _measured(pixels: Any, *, channels: int = 3, mean: bool = False, size: int = 10) -> Measured:
-    kept = as_channels(pixels, channels) if mean else None
+def _measured(pixels: Any, *, channels: int = 3, size: int = 10) -> Measured:
     height, width = pixels.shape[:2]
-    return Measured(size, "JPEG", height, width, histogram_of(pixels, channels), kept)
+    return Measured(size, "JPEG", height, width, histogram_of(pixels, channels))
 
 
 def _sum(images: list[Measured]) -> Statistics:
@@ -39,13 +36,12 @@ def _sum(images: list[Measured]) -> Statistics:
 
 @st.composite
 def _images(draw: st.DrawFn) -> list[Measured]:
-    """A few images: measured or not; of one size where a mean image is wanted."""
-    mean, decoded = draw(st.booleans()), draw(st.booleans())
+    """A few images, decoded or not."""
+    decoded = draw(st.booleans())
     channels = draw(st.sampled_from([1, 3]))
-    fixed = (draw(SIDES), draw(SIDES))
     images = []
     for _ in range(draw(st.integers(1, 8))):
-        height, width = fixed if mean else (draw(SIDES), draw(SIDES))
+        height, width = draw(SIDES), draw(SIDES)
         grey = channels == 1 or draw(st.booleans())
         shape = (height, width) if grey else (height, width, 3)
         flat = draw(st.binary(min_size=int(np.prod(shape)), max_size=int(np.prod(shape))))
@@ -57,7 +53,6 @@ def _images(draw: st.DrawFn) -> list[Measured]:
                 height=height,
                 width=width,
                 histogram=histogram_of(pixels, channels) if decoded else None,
-                pixels=as_channels(pixels, channels) if decoded and mean else None,
             )
         )
     return images
@@ -81,27 +76,19 @@ def test_any_partition_in_any_order_adds_up_to_the_same(
     assert msgspec.json.encode(found.summary(), order="deterministic") == summary
     read = msgspec.json.decode(summary, type=manifest.Statistics)
     assert msgspec.json.encode(read, order="deterministic") == summary  # as state files must be
-    again, mean = found.mean_image(), whole.mean_image()
-    assert (again is None) == (mean is None)
-    if again is not None and mean is not None:
-        assert np.array_equal(again, mean)
 
 
 @pytest.mark.parametrize("channels", [1, 3])
-def test_moments_and_mean_image_are_numpys(channels: int) -> None:
+def test_moments_are_numpys(channels: int) -> None:
     random = np.random.default_rng(3)
     shape = (9, 31, 17) if channels == 1 else (9, 31, 17, 3)
     stack = random.integers(0, 256, shape).astype(np.uint8)
-    total = _sum([_measured(pixels, channels=channels, mean=True) for pixels in stack])
+    total = _sum([_measured(pixels, channels=channels) for pixels in stack])
     flat = stack.reshape(-1, channels).astype(np.float64)
     summary = total.summary()
     assert summary.pixels == 9 * 31 * 17
     assert summary.mean == pytest.approx(flat.mean(axis=0).tolist(), abs=1e-6)
     assert summary.std == pytest.approx(flat.std(axis=0).tolist(), abs=1e-6)
-    mean = total.mean_image()
-    assert mean is not None
-    assert mean.shape == (31, 17, channels)
-    assert np.allclose(mean, stack.reshape(9, 31, 17, channels).mean(axis=0), atol=1e-12)
 
 
 def test_moments_are_exact_where_floating_point_cancels() -> None:
@@ -151,21 +138,6 @@ def test_bins_are_closed_below_and_open_above(height: int, width: int) -> None:
         assert histogram.images == tuple(expected)
 
 
-def test_mean_image_needs_one_size_and_says_how_to_get_it() -> None:
-    total = _sum([_measured(np.zeros((4, 6), np.uint8), mean=True)])
-    other = _measured(np.zeros((6, 4), np.uint8), mean=True)
-    before = total.counted()
-    words = (
-        r"^the mean image needs one fixed size: found 6x4 \(height x width\), expected 4x6; "
-        r"add --resize WIDTHxHEIGHT or --center_crop$"
-    )
-    with pytest.raises(SinkError, match=words):
-        total.add(other)
-    with pytest.raises(SinkError, match=words):
-        total.merge(_sum([other]).counted())
-    assert total.counted() == before
-
-
 # --- what `prepare` measures
 
 
@@ -183,22 +155,20 @@ def test_mean_image_needs_one_size_and_says_how_to_get_it() -> None:
         {"check": "pixels"},
     ],
 )
-def test_measured_pixels_are_those_stored_before_encoding(
+def test_levels_measured_are_those_stored_before_encoding(
     name: str, color: Any, options: dict[str, Any]
 ) -> None:
-    done = prepare(JPEGS[name], Recipe(color=color, statistics="mean", **options))
+    done = prepare(JPEGS[name], Recipe(color=color, statistics="on", **options))
     shape = {key: value for key, value in options.items() if key != "encoding"}
     before = pixels_of(prepare(JPEGS[name], Recipe(color=color, encoding="png", **shape)).data)
-    expected = as_channels(before.astype(np.uint8), 1 if color == "gray" else 3)
+    expected = histogram_of(before.astype(np.uint8), 1 if color == "gray" else 3)
     measured = done.measured
     assert measured is not None
-    assert measured.pixels is not None
     assert measured.histogram is not None
     if options == {"check": "pixels"}:  # Pillow's libjpeg, which may round otherwise
-        assert np.abs(measured.pixels.astype(int) - expected).max() <= 2
-        expected = measured.pixels
-    assert np.array_equal(measured.pixels, expected)
-    for channel, counts in enumerate(measured.histogram):
-        assert np.array_equal(counts, np.bincount(expected[..., channel].ravel(), minlength=256))
+        means = [it @ np.arange(256) / it.sum(axis=1) for it in (measured.histogram, expected)]
+        assert np.abs(means[0] - means[1]).max() <= 2
+    else:
+        assert np.array_equal(measured.histogram, expected)
     assert (measured.bytes, measured.format) == (len(done.data), done.format)
     assert (measured.height, measured.width) == (done.height, done.width)

@@ -199,25 +199,3 @@ def test_h5py_finds_labels_and_attributes(
             assert column == [expected[key].attributes[attribute] for key in keys]
         if name == "hdf5-arrays":
             assert file["images"].shape == (len(keys), 16, 16, 1)
-
-
-# --- LMDB ---
-
-
-def test_dali_reads_caffes_second_database(
-    dali, radiographs: Made, made: Shelf, vectors: Vectors
-) -> None:
-    out = made("lmdb", "--sink_option", "labels=multi", *SINGLE).out
-    names = by_image(radiographs)
-    images, labels = (
-        run_dali(
-            dali,
-            lambda name=name: dali.fn.readers.caffe(path=[str(out / name)], name="Reader"),
-            len(vectors),
-        )
-        for name in ("test_lmdb", "test_labels_lmdb")
-    )
-    assert {
-        names[image.tobytes()]: vector.ravel().tolist()
-        for (image, _), (vector, _) in zip(images, labels, strict=True)
-    } == vectors

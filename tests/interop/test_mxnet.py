@@ -18,9 +18,9 @@ import pytest
 from PIL import Image
 
 from dataprep.sinks import DatasetInfo
-from dataprep.sinks.example import Example
 from dataprep.sinks.recordio import RecordIOSink
 from tests.interop.conftest import Built, decode, run_mxnet
+from tests.sinks.examples import example
 
 MAGIC = bytes.fromhex("0a23d7ce")  # of a record, which must not stand aligned inside one
 CROP = 8
@@ -63,18 +63,7 @@ def write(path: Path, info: DatasetInfo) -> Found:
     for number in range(9):
         tricky = number in (0, 4, 8)
         encoded = with_aligned_magic(number, 24) if tricky else photograph(number)
-        example = Example(
-            key=f"image_{number}.jpg",
-            encoded=encoded,
-            format="JPEG",
-            height=24 + number,
-            width=40,
-            colorspace="RGB",
-            labels=(number,),
-            synset=info.identifiers((number,)),
-            class_name=info.names((number,)),
-        )
-        writer.write(example)
+        writer.write(example(number, info, encoded=encoded))
         images.append(encoded)
         labels.append([float(number)])
     writer.close()

@@ -21,7 +21,6 @@ from PIL import Image
 from dataprep.images import Recipe, prepare
 from dataprep.sinks import DatasetInfo, tf_example
 from dataprep.sinks.example import Example
-from dataprep.sinks.tfrecord import TFRecordSink
 from dataprep_schemas import imagenet_classes
 
 SPLITS = ("train", "validation")
@@ -211,75 +210,14 @@ INFO = DatasetInfo(classes=imagenet_classes())
     "example",
     [
         pytest.param(PLAIN, id="plain"),
-        pytest.param(replace(PLAIN, labels=(999,)), id="last-label"),
-        pytest.param(replace(PLAIN, encoded=b""), id="no-bytes"),
         pytest.param(replace(PLAIN, encoded=bytes(range(256)) * 9000), id="long"),
-        pytest.param(replace(PLAIN, format="PNG", colorspace="Grayscale"), id="grey-png"),
-        pytest.param(replace(PLAIN, key="a/Schäferhund_1.JPEG", class_name="café"), id="utf-8"),
         pytest.param(replace(PLAIN, key="a/\udce9t\udce9.JPEG"), id="name-not-utf-8"),
-        pytest.param(replace(PLAIN, height=0, width=2**40), id="extreme-numbers"),
         pytest.param(replace(PLAIN, boxes=((0.1, 0.2, 0.3, 0.4), (0, 0, 1, 1))), id="boxes"),
     ],
 )
 def test_tensorflow_serialises_an_example_to_the_same_bytes(tf, example: Example) -> None:
     ours = b"".join(tf_example.encode(example, INFO))
-    theirs = tf.train.Example.FromString(ours)
-    assert theirs.SerializeToString(deterministic=True) == ours
-    feature = theirs.features.feature
-    values = {key: list(getattr(feature[key], KEYS[key]).value) for key in KEYS}
-    name = example.key.encode("utf-8", "surrogateescape")
-    label, boxes = example.class_index + 1, example.boxes
-    assert values == {
-        "image/height": [example.height],
-        "image/width": [example.width],
-        "image/colorspace": [example.colorspace.encode()],
-        "image/channels": [3 if example.colorspace == "RGB" else 1],
-        "image/class/label": [label],
-        "image/class/synset": [example.synset.encode()],
-        "image/class/text": [example.class_name.encode()],
-        "image/format": [example.format.encode()],
-        "image/filename": [name.split(b"/")[-1]],
-        "image/key": [name],
-        "image/encoded": [example.encoded],
-        **{
-            f"image/object/bbox/{side}": np.float32([box[at] for box in boxes]).tolist()
-            for at, side in enumerate(("xmin", "ymin", "xmax", "ymax"))
-        },
-        "image/object/bbox/label": [label] * len(boxes),
-    }
-
-
-def write_two_records(directory: Path) -> tuple[Path, int]:
-    """A shard of two records; the second starts in the middle."""
-    shard = directory / "train-00000-of-00001"
-    writer = TFRecordSink().open([shard, directory / "index"], INFO)
-    for _ in range(2):
-        writer.write(PLAIN)
-    data, _ = writer.close()
-    return shard, data.bytes // 2
-
-
-@pytest.mark.parametrize(
-    ("number", "position"),
-    [
-        pytest.param(0, 0, id="length"),
-        pytest.param(1, 8, id="checksum-of-length"),
-        pytest.param(0, 200, id="middle"),
-        pytest.param(1, -1, id="checksum-of-data"),
-    ],
-)
-def test_tensorflow_notices_a_flipped_bit_in_our_shard(
-    tf, tmp_path: Path, number: int, position: int
-) -> None:
-    shard, size = write_two_records(tmp_path)
-    assert len(list(tf.data.TFRecordDataset(str(shard)))) == 2
-    content = bytearray(shard.read_bytes())
-    content[number * size + position % size] ^= 0x01
-    shard.write_bytes(content)
-    intact: list[Any] = []
-    with pytest.raises(tf.errors.DataLossError, match="corrupted record"):
-        intact.extend(tf.data.TFRecordDataset(str(shard)))
-    assert len(intact) == number
+    assert tf.train.Example.FromString(ours).SerializeToString(deterministic=True) == ours
 
 
 def pixels(tf, encoded: bytes) -> Any:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,9 +12,8 @@ from dataprep.cli import main
 from dataprep.errors import UsageError
 from dataprep.sealed.set import SealedSet
 from dataprep.sealed.verify import verify
-from dataprep.sinks.hdf5_encoded import Hdf5Sink
+from dataprep.sinks.hdf5 import Hdf5Sink
 from dataprep.sinks.lmdb_caffe import LmdbSink
-from tests.conftest import Cli, Made, make
 from tests.interop.conftest import Built, imported
 
 PIXELS = ("--resize", "32x24")
@@ -27,14 +23,13 @@ SETS = {
     "hdf5-arrays": (PIXELS, ""),
     "hdf5-caffe": (PIXELS, ""),
     "lmdb": (("--num_shards", "1"), "nvidia.dali"),
-    "lmdb of pixels": (("--datum", "raw", *PIXELS, "--stats", "mean", "--num_shards", "1"), ""),
+    "lmdb of pixels": (("--datum", "raw", *PIXELS, "--num_shards", "1"), ""),
     "lmdb-torch": (("--num_shards", "1"), ""),
     "parquet": ((), "datasets"),
     "recordio": (("--num_shards", "1"), "nvidia.dali"),
     "tfrecord": ((), "tensorflow"),
     "webdataset": ((), "webdataset"),
 }
-CANNOT_GROW = ("hdf5-caffe", "lmdb of pixels")  # by files, or by statistics, of a whole split
 PIP_NAMES = {
     "datasets.packaged_modules.parquet": "datasets",
     "nvidia.dali": "nvidia-dali-cuda120",
@@ -58,25 +53,6 @@ def test_the_formats_reader_agrees(built: Built, capsys: pytest.CaptureFixture[s
     reference = SealedSet.read(built.out).sink.reference
     assert f"all good (reader: {reference})" in said
     assert "38 records" in said
-
-
-@pytest.mark.parametrize("sink", [name for name in SETS if name not in CANNOT_GROW])
-def test_it_reads_a_grown_set_and_a_compacted_one(
-    cli: Cli, folders: Made, tmp_path: Path, sink: str
-) -> None:
-    if library := SETS[sink][1]:
-        imported(library)
-    options = ("--fractions", "train=0.7,test=0.3", "--workers", "1", "--sink", sink)
-    options += PIXELS if sink == "hdf5-arrays" else ()
-    raw = replace(folders.raw.copy(tmp_path / "raw"), options=options)
-    made = make(raw, tmp_path / "out", "--num_shards", "2")
-    for number in range(8):
-        shutil.copy(raw.path / "bar" / f"{number % 4}.jpg", raw.path / "bar" / f"new{number}.jpg")
-    for words in (raw.command(made.out, "--append"), ["compact", made.out]):
-        assert cli(*words).code == 0
-        result = cli("verify", made.out, "--level", "reader")
-        assert result.code == 0, result
-        assert "32 records: all good (reader: " in result.out
 
 
 def first_image_changed(answers: Iterator[Answer]) -> Iterator[Answer]:

@@ -54,7 +54,7 @@ def hostile(tiny: Made) -> Manifest:
 
 @pytest.mark.parametrize("sink", SINKS)
 def test_lines_of_code_have_it_as_a_string(hostile: Manifest, sink: str) -> None:
-    found = dict(loaders(replace(hostile, sink=SinkConfig(sink, {"energon": "yes"}))))
+    found = dict(loaders(replace(hostile, sink=SinkConfig(sink, {}))))
     assert len(found) > 1
     for trainer, lines in found.items():
         code = "\n".join(re.findall("source: (.+?)  [bs]", lines)) if trainer == "Caffe" else lines

@@ -134,8 +134,7 @@ REPORTED = [(name, "PyTorch") for name in FORMATS] + [
     *(("tfrecord", "TensorFlow"), ("tfrecord", "DALI"), ("lmdb", "Caffe"), ("lmdb-raw", "Caffe")),
     *(("hdf5-caffe", "Caffe"), ("recordio", "MXNet"), ("recordio", "DALI")),
     ("arrayrecord", "Grain"),
-    *(("webdataset", "webdataset"), ("webdataset-energon", "webdataset")),
-    ("parquet", "Hugging Face"),
+    *(("webdataset", "webdataset"), ("parquet", "Hugging Face")),
 ]
 
 
@@ -316,7 +315,7 @@ def test_the_reports_lines_are_those_that_are_documented_and_run(
     assert run(replace(block, code=code), outs(name)).labels == expected
 
 
-MULTI = "tfrecord", "recordio", "arrayrecord", "webdataset", "webdataset-energon", "parquet", "hdf5"
+MULTI = "tfrecord", "recordio", "arrayrecord", "webdataset", "parquet", "hdf5"
 
 
 @quiet

@@ -81,7 +81,7 @@ class ListsClassesOfSet(JsonSink):
     def split_paths(self, split: str, count: int, layout: str) -> Sequence[PurePosixPath]:
         return [PurePosixPath(f"{split}.classes.txt")]
 
-    def finish_split(self, paths: Sequence[Path], info: Any, shards: Any, _: Any) -> Any:
+    def finish_split(self, paths: Sequence[Path], info: Any, shards: Any) -> Any:
         return [write_file(paths[0], repr([*{name for name, _ in info.classes}]).encode())]
 
 
@@ -158,7 +158,7 @@ class ListsAbsolutePaths(JsonSink):
     def split_paths(self, split: str, count: int, layout: str) -> Sequence[PurePosixPath]:
         return [PurePosixPath(f"{split}.txt")]
 
-    def finish_split(self, paths: Sequence[Path], info: Any, shards: Any, _: Any) -> Any:
+    def finish_split(self, paths: Sequence[Path], info: Any, shards: Any) -> Any:
         return [write_file(paths[0], b"".join(bytes(it.paths[0]) + b"\n" for it in shards))]
 
 

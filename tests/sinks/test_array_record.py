@@ -6,17 +6,14 @@ import errno
 import hashlib
 import os
 import resource
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-import dataprep
 from dataprep.errors import SinkError, UsageError
 from dataprep.sinks import tf_example
 from dataprep.sinks.array_record import ArrayRecordSink
-from tests.conftest import Cli, Made
 from tests.sinks import examples
 from tests.sinks.examples import SINGLE, example
 
@@ -88,41 +85,3 @@ def test_without_its_library_one_line_says_what_to_install(
     monkeypatch.setitem(sys.modules, "array_record.python.array_record_module", None)
     with pytest.raises(UsageError, match=r'pip install "dataprep-shards\[arrayrecord\]"$'):
         ArrayRecordSink().check(SINGLE)
-
-
-GRAIN = """
-import collections, glob, sys
-import grain
-from dataprep.sinks import DatasetInfo, tf_example
-
-class Label(grain.transforms.Map):
-    def map(self, record):
-        return tf_example.decode(record, DatasetInfo()).key
-
-if __name__ == "__main__":
-    source = grain.sources.ArrayRecordDataSource(sorted(glob.glob(sys.argv[1])))
-    order = grain.samplers.IndexSampler(len(source), num_epochs=1, shuffle=True, seed=1,
-                                        shard_options=grain.sharding.NoSharding())
-    loader = grain.DataLoader(data_source=source, sampler=order, operations=[Label()],
-                              worker_count=2)
-    print(*loader, sep="\\n")
-"""
-
-
-def test_grain_reads_every_record_once_with_two_workers(
-    cli: Cli, tiny: Made, tmp_path: Path
-) -> None:
-    pytest.importorskip("grain", reason="Grain is not installed", exc_type=ImportError)
-    out = tmp_path / "out"
-    assert cli("convert", tiny.out, "--to", out, "--sink", "arrayrecord").code == 0
-    script = tmp_path / "read.py"
-    script.write_text(GRAIN)
-    done = subprocess.run(
-        [sys.executable, str(script), f"{out}/train/*.arrayrecord"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    keys = [one.key for one in dataprep.open(out, split="train")]
-    found = done.stdout.split("\n")[:-1]
-    assert sorted(found) == sorted(keys)
-    assert found != keys  # shuffled: read at random

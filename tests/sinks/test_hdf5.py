@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from dataprep.errors import SinkError
-from dataprep.sinks import hdf5
+from dataprep.sinks import hdf5_file
 from dataprep.sinks.base import DatasetInfo, FinishedShard, Sink
 from dataprep.sinks.example import Example
-from dataprep.sinks.hdf5_encoded import Hdf5Sink
-from dataprep.sinks.hdf5_pixels import Hdf5ArraysSink, Hdf5CaffeSink
+from dataprep.sinks.hdf5 import Hdf5ArraysSink, Hdf5CaffeSink, Hdf5Sink
+from tests.sinks import examples as examples_
 
 SINK = Hdf5Sink()
 CLASSES = (("n01440764", "tench"), ("n01443537", "goldfish"), ("n01484850", "great white shark"))
@@ -36,18 +36,9 @@ def example(
     size: tuple[int, int] = (3, 4),
     boxes: tuple[tuple[float, float, float, float], ...] = (),
 ) -> Example:
-    return Example(
-        key=key,
-        encoded=encoded,
-        format=format_,
-        height=size[0],
-        width=size[1],
-        colorspace=info.colorspace,
-        labels=labels,
-        synset=info.identifiers(labels),
-        class_name=info.names(labels),
-        boxes=boxes,
-    )
+    height, width = size
+    shape = {"format": format_, "height": height, "width": width, "boxes": boxes}
+    return examples_.example(0, info, key=key, encoded=encoded, labels=labels, **shape)
 
 
 def photographs(count: int, info: DatasetInfo = ONE) -> list[Example]:
@@ -84,18 +75,12 @@ def arrays(count: int, info: DatasetInfo) -> list[Example]:
 
 
 def write(sink: Sink, path: Path, examples: Sequence[Example], info: DatasetInfo) -> Path:
-    writer = sink.open([path], info)
-    for each in examples:
-        writer.write(each)
-    (written,) = writer.close()
-    writer.abandon()
-    assert written.bytes == path.stat().st_size
+    examples_.write(sink, [path], info, examples)
     return path
 
 
 def read(sink: Sink, path: Path, info: DatasetInfo) -> list[Example]:
-    with sink.reader([path], info) as reader:
-        return list(reader)
+    return examples_.read(sink, [path], info)
 
 
 @pytest.mark.parametrize(
@@ -171,7 +156,7 @@ def test_caffe_finds_what_its_layer_demands(tmp_path: Path) -> None:
 def test_the_list_of_files_is_relative_to_the_output_directory(tmp_path: Path) -> None:
     sink, paths = Hdf5CaffeSink(), [tmp_path / "train.txt"]
     names = [PurePosixPath("train/train-00000-of-00002.h5"), PurePosixPath("train/train-1.h5")]
-    sink.finish_split(paths, COLOR, [FinishedShard((), (name,), 1) for name in names], None)
+    sink.finish_split(paths, COLOR, [FinishedShard((), (name,), 1) for name in names])
     assert paths[0].read_text() == "train/train-00000-of-00002.h5\ntrain/train-1.h5\n"
     assert sink.split_paths("val", 1, "flat") == (PurePosixPath("val.txt"),)
 
@@ -181,7 +166,7 @@ def test_caffe_counts_values_in_an_int(tmp_path: Path, monkeypatch: pytest.Monke
     assert sink.most_images(DatasetInfo(size=(224, 224))) == 14_266
     assert sink.most_images(DatasetInfo(size=(256, 256))) == 10_922
     assert Hdf5ArraysSink().most_images(COLOR) is None
-    monkeypatch.setattr("dataprep.sinks.hdf5_pixels._INT_MAX", 2 * 36 + 1)
+    monkeypatch.setattr("dataprep.sinks.hdf5._INT_MAX", 2 * 36 + 1)
     write(sink, tmp_path / "fits", arrays(2, COLOR), COLOR)
     writer = sink.open([tmp_path / "not"], COLOR)
     first, second, third = arrays(3, COLOR)
@@ -249,15 +234,6 @@ def test_a_value_without_a_place_is_refused(tmp_path: Path, view: str, message: 
 
 
 # --- Files ---
-
-
-def test_a_lone_shard_tells_its_classes(tmp_path: Path) -> None:
-    path = write(SINK, tmp_path / "train.h5", photographs(4), ONE)
-    assert read(SINK, path, DatasetInfo()) == photographs(4)
-    grey = DatasetInfo(CLASSES, multilabel=True, colorspace="Grayscale")
-    examples = [example("a", b"x", (0, 2), grey), example("b", b"yy", (), grey)]
-    path = write(SINK, tmp_path / "grey.h5", examples, grey)
-    assert read(SINK, path, DatasetInfo()) == examples
 
 
 @pytest.fixture
@@ -333,8 +309,8 @@ def test_what_leads_out_of_a_file_is_refused(
     with h5py.File(path, "w") as file:
         file["labels"] = [0, 1]
         file["keys"] = [b"a", b"b"]
-    hdf5.open_file(path).close()
+    hdf5_file.open_file(path).close()
     with h5py.File(path, "r+") as file:
         forge(file, Path("/etc/passwd"))
     with pytest.raises(SinkError, match=r"labels .*expected plain datasets"):
-        hdf5.open_file(path)
+        hdf5_file.open_file(path)

@@ -12,8 +12,9 @@ from dataprep.errors import DatasetError
 from dataprep.sealed.set import SealedSet
 from dataprep.staging.inventory import Inventory, SourceFile, read_inventory
 from dataprep.system.state_files import encode
-from tests.conftest import Cli, Made, Shelf, hashes
+from tests.conftest import Cli, Made, hashes
 from tests.forging import forge
+from tests.golden.__main__ import PLACE
 
 
 def write(directory: Path, *names: str) -> Path:
@@ -39,14 +40,14 @@ def test_of_a_data_set_everything_that_its_manifest_names(tiny: Made) -> None:
     assert found.digest == found.manifest.sha256
 
 
-def test_metadata_is_staged_though_it_is_hidden(cli: Cli, shelf: Shelf, tmp_path: Path) -> None:
-    made = shelf("webdataset-energon")
-    hidden = {f"{split}/.nv-meta/.info.json" for split in ("train", "validation")}
-    assert hidden <= made.files.keys()
+def test_metadata_is_staged_though_it_is_hidden(cli: Cli, tmp_path: Path) -> None:
+    out = PLACE / "webdataset-energon"
+    files = hashes(out)
+    assert {f"{split}/.nv-meta/.info.json" for split in ("train", "validation")} <= files.keys()
     to = tmp_path / "to"
-    result = cli("stage", made.out, "--to", to)
+    result = cli("stage", out, "--to", to)
     assert result.code == 0, result
-    assert {name: hashes(to)[name] for name in made.files} == made.files
+    assert {name: hashes(to)[name] for name in files} == files
     assert cli("verify", to).code == 0
 
 

@@ -18,7 +18,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from dataprep.errors import UsageError
 from dataprep.sinks import (
@@ -35,8 +35,6 @@ from dataprep.sinks.hashed_file import write_file
 from typing_extensions import override
 
 # `dataprep_mds.shard` imports torch, for seconds; `dataprep sinks` does not need it. So: late.
-if TYPE_CHECKING:
-    from dataprep.images.statistics import Statistics
 
 
 class MdsSink(Sink):
@@ -91,7 +89,6 @@ class MdsSink(Sink):
         paths: Sequence[Path],
         info: DatasetInfo,
         shards: Sequence[FinishedShard],
-        statistics: Statistics | None,
     ) -> Sequence[WrittenFile]:
         """Write the index; it leaves empty shards out, as MosaicML's writer makes none."""
         from dataprep_mds.shard import index_entry
