@@ -186,13 +186,6 @@ class Copier:
         write_sentinel(self.directory, self._sentinel(present, planned), PLANNED)
         self._remove_labels()
         try:
-            for path, before in present.renamed.items():
-                with (
-                    opened_parent(target, before) as (old_parent, old),
-                    opened_parent(target, path, create=True) as (parent, name),
-                ):
-                    os.rename(old, name, src_dir_fd=old_parent, dst_dir_fd=parent)
-                    os.fsync(parent)
             for file in present.obsolete:
                 with opened_parent(target, file.path) as (parent, name):
                     os.unlink(name, dir_fd=parent)

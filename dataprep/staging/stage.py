@@ -41,7 +41,7 @@ def stage(request: StageRequest, reporter: StageReporter) -> Path:
         DataprepError: the copy could not be made here; or, as far as the nodes can talk with
             each other, not on another node.
     """
-    placement = find_placement(rank=request.rank, world_size=request.world_size)
+    placement = find_placement()
     share_of(request, placement)  # before anything is made
     reason = mpi.unavailable() if request.broadcast else ""
     if reason is None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from dataprep.staging.agreement import Hello, NodeStart
-from dataprep.staging.rendezvous import as_link, prove, receive
+from dataprep.staging.handshake import as_link, prove, receive
 
 _MOST = 1 << 16
 

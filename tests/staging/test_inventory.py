@@ -59,7 +59,7 @@ def test_a_manifest_stays_as_it_is_though_it_is_written_otherwise(
     assert encode(SealedSet.read(source).manifest) != data
     assert cli("stage", source, "--to", to).code == 0
     assert (to / "manifest.json").read_bytes() == data
-    assert cli("stage", "--to", to, "--status", "--verify", "reread").code == 0
+    assert cli("stage", "--to", to, "--status").code == 0
     assert cli("verify", to).code == 0
 
 

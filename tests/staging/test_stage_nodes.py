@@ -41,13 +41,14 @@ class Nodes:
         self._forks = forks
         self.targets = [place / f"node{node}" for node in range(NODES)]
         self._meeting = (
-            *("--world_size", NODES, "--rendezvous", f"127.0.0.1:{free_port()}"),
+            *("--rendezvous", f"127.0.0.1:{free_port()}"),
             *(word for name, value in options.items() for word in (f"--{name}", value)),
         )
 
     def start(self, node: int, source: Path, *more: object, patch: str = "") -> Call:
-        words = ("--to", self.targets[node], "--rank", node, *self._meeting, *more)
-        return self._forks.start("stage", source, *words, patch=patch)
+        words = ("--to", self.targets[node], *self._meeting, *more)
+        rank = {"RANK": str(node), "WORLD_SIZE": str(NODES)}
+        return self._forks.start("stage", source, *words, patch=patch, environment=rank)
 
     def nothing_came(self) -> None:
         """Nowhere has anything been copied."""
