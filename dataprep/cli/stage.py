@@ -139,7 +139,7 @@ def _status(source: Path | None, values: Mapping[str, Any]) -> None:
 
 
 def _clean(source: Path | None, values: Mapping[str, Any]) -> None:
-    from dataprep.staging.node_dir.cleaning import clean
+    from dataprep.staging.cleaning import clean
     from dataprep.staging.plan import find_copies
     from dataprep.staging.schedulers import find_job
 

@@ -15,7 +15,7 @@ from dataprep.system.state_files import read_state
 from dataprep_schemas.state import StoredJob
 
 STAGED: Final = ".dataprep-stage"
-"""What staging keeps in a copy; see `dataprep.staging.node_dir.paths`."""
+"""What staging keeps in a copy; see `dataprep.staging.directory`."""
 
 _RAW: Final = ("--raw_data_dir", "--raw")
 _OUT: Final = ("--local_scratch_dir", "--out", "--to")

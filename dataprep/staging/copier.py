@@ -23,30 +23,35 @@ from dataprep.staging.agreement import (
     agree_to_start,
 )
 from dataprep.staging.broadcast import broadcast_files
-from dataprep.staging.copying import copy_files, default_streams, rehash_files
-from dataprep.staging.existing import Present, look
-from dataprep.staging.inventory import SourceFile
-from dataprep.staging.mpi import MpiPeers
-from dataprep.staging.node_dir.directory import StageDirectory, remove_file
-from dataprep.staging.node_dir.node_lock import node_lock, try_lock
-from dataprep.staging.node_dir.paths import (
+from dataprep.staging.copying import (
+    Progress,
+    TargetWriter,
+    copy_files,
+    default_streams,
+    rehash_files,
+)
+from dataprep.staging.directory import (
+    StageDirectory,
     opened_parent,
     remove_empty_folders,
+    remove_file,
     remove_files,
     sync_folders,
     target_error,
 )
-from dataprep.staging.node_dir.sentinel import (
+from dataprep.staging.existing import Present, look
+from dataprep.staging.mpi import MpiPeers
+from dataprep.staging.node_lock import node_lock, try_lock
+from dataprep.staging.plan import StagePlan
+from dataprep.staging.request import StageReporter
+from dataprep.staging.sentinel import (
     PLANNED,
     SENTINEL,
     planned_paths,
     remove_sentinel,
     write_sentinel,
 )
-from dataprep.staging.plan import StagePlan
-from dataprep.staging.progress import Progress
-from dataprep.staging.request import StageReporter
-from dataprep.staging.writing import TargetWriter
+from dataprep.staging.source import SourceFile
 from dataprep.system.durable_files import is_partial
 from dataprep.system.filesystems import filesystem_of, is_memory, space_of
 from dataprep.system.job_limits import available_memory
@@ -67,6 +72,7 @@ class Copier:
         peers: the other nodes.
         progress: counts; stops everything when another node fails.
         reporter: told how it goes.
+        on_wait: told who is waited for on this node.
     """
 
     plan: StagePlan
@@ -74,6 +80,7 @@ class Copier:
     peers: Peers
     progress: Progress
     reporter: StageReporter
+    on_wait: Callable[[str], None]
 
     def run(self, on_whole: Callable[[], None] = lambda: None) -> None:
         """Make this node's copy whole, and wait until those of the other nodes are.
@@ -90,16 +97,14 @@ class Copier:
         """
         directory, peers = self.directory, self.peers
         with try_lock(directory) as free:
-            if free is not None:
+            if free:
                 self._sweep()  # what it takes is about to be counted
         start = self._start(look(self.plan, directory))
         peers.exchange(start, partial(agree_to_start, nodes=peers.count))
         if peers.index == 0:
             for line in self._announcement():
                 self.reporter.line(line)
-        with node_lock(directory, on_wait=self.progress.waiting) as lock:
-            assert lock is not None  # noqa: S101  # nothing but the lock was waited for
-            self.progress.tell(lock)
+        with node_lock(directory, on_wait=self.on_wait):
             done = self._make_whole(time.monotonic())
             directory.check_current()  # all was done by descriptors, which follow a renamed target
         on_whole()

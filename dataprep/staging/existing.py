@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 from dataprep.errors import StagingError
 from dataprep.sealed.foreign import foreign_files
-from dataprep.staging.inventory import SourceFile
-from dataprep.staging.node_dir.directory import StageDirectory
-from dataprep.staging.node_dir.sentinel import (
+from dataprep.staging.directory import StageDirectory
+from dataprep.staging.plan import StagePlan
+from dataprep.staging.sentinel import (
     PLANNED,
     add_lease,
     changed_files,
@@ -20,7 +20,7 @@ from dataprep.staging.node_dir.sentinel import (
     read_sentinel,
     remove_lease,
 )
-from dataprep.staging.plan import StagePlan
+from dataprep.staging.source import SourceFile
 from dataprep.system.messages import printable, some_of
 from dataprep_schemas.state import CopiedFile, Sentinel
 

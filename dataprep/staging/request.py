@@ -6,10 +6,11 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 from dataprep.errors import UsageError
-from dataprep.staging.node_dir.paths import Verify
+
+Verify = Literal["none", "copy", "reread"]
 
 
 @dataclass(frozen=True, slots=True)

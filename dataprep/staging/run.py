@@ -22,9 +22,9 @@ from types import FrameType
 from typing import Self
 
 from dataprep.errors import DataprepError, NoRoomError, StagingError, StoppedError, UsageError
+from dataprep.staging.cleaning import clean
+from dataprep.staging.directory import StageDirectory, private_name
 from dataprep.staging.handshake import SECRET
-from dataprep.staging.node_dir.cleaning import clean
-from dataprep.staging.node_dir.directory import StageDirectory, private_name
 from dataprep.staging.placement import LOOP, Placement, find_placement
 from dataprep.staging.plan import find_place
 from dataprep.staging.request import StageReporter, StageRequest

@@ -9,9 +9,9 @@ from dataprep.errors import DatasetError
 from dataprep.sealed.part import NAME as PART
 from dataprep.sealed.part import described
 from dataprep.sealed.set import SealedSet
-from dataprep.staging.node_dir.directory import StageDirectory
-from dataprep.staging.node_dir.node_lock import describe_holder
-from dataprep.staging.node_dir.sentinel import (
+from dataprep.staging.directory import StageDirectory
+from dataprep.staging.node_lock import describe_holder
+from dataprep.staging.sentinel import (
     changed_files,
     other_jobs,
     planned_paths,
@@ -35,7 +35,7 @@ class StagedStatus:
         shared: whether other jobs may use it.
         changed: files that were changed since: of another size or time.
         users: the jobs that use a shared copy.
-        holder: who is working on it, and how far they are; None if nobody is.
+        holder: who is working on it; None if nobody is.
         exists: whether anything was staged here.
     """
 

@@ -21,8 +21,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataprep.staging.broadcast import Chunk, chunks
-from dataprep.staging.inventory import SourceFile
 from dataprep.staging.mpi import unavailable
+from dataprep.staging.source import SourceFile
 
 _PROGRAM = Path(__file__).parent / "mpi_programs" / "nodes.py"
 _CHUNK = 1 << 16
@@ -288,7 +288,7 @@ def test_a_node_that_is_killed_ends_all_and_leaves_nothing_wrong(tmp_path: Path)
 _FULL_AT_ONCE = """
 import os
 from dataprep.errors import NoRoomError
-from dataprep.staging.node_dir.directory import StageDirectory
+from dataprep.staging.directory import StageDirectory
 def make(path):
     raise NoRoomError(f"{path} is full")
 if os.environ["OMPI_COMM_WORLD_RANK"] == "0":

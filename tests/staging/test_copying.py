@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from dataprep.errors import StagingError
 from dataprep.staging.copying import copy_files, in_order
-from dataprep.staging.inventory import SourceFile
+from dataprep.staging.source import SourceFile
 from dataprep_schemas.state import CopiedFile
 from tests.staging.staged_sets import Counting
 
@@ -149,8 +149,8 @@ _INTERRUPTED = """
 import os, signal, sys
 from pathlib import Path
 from dataprep.staging.copying import copy_files
-from dataprep.staging.inventory import SourceFile
-from dataprep.staging.progress import Progress
+from dataprep.staging.source import SourceFile
+from dataprep.staging.copying import Progress
 
 class Stopped(Exception):
     pass

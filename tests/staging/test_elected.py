@@ -11,11 +11,10 @@ import pytest
 
 from dataprep.errors import DataprepError, NoRoomError, StagingError, StoppedError, UsageError
 from dataprep.staging import stage as module
-from dataprep.staging.node_dir.directory import StageDirectory
-from dataprep.staging.node_dir.sentinel import remove_sentinel, write_sentinel
+from dataprep.staging.directory import StageDirectory
 from dataprep.staging.placement import Placement
-from dataprep.staging.progress import Progress
 from dataprep.staging.request import StageRequest
+from dataprep.staging.sentinel import remove_sentinel, write_sentinel
 from dataprep_schemas.state import Sentinel
 
 REQUEST = StageRequest(Path("/data/set"))
@@ -36,7 +35,7 @@ def works(
     rank: Placement = RANK,
 ) -> bool:
     """Whether this process is the one that does the work; with what it ends."""
-    with module.elected(directory, request, rank, Progress(), lambda _: None) as tell:
+    with module.elected(directory, request, rank, lambda _: None) as tell:
         if tell is None:
             return False
         if error is not None:

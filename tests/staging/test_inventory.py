@@ -10,7 +10,7 @@ import pytest
 
 from dataprep.errors import DatasetError
 from dataprep.sealed.set import SealedSet
-from dataprep.staging.inventory import Inventory, SourceFile, read_inventory
+from dataprep.staging.source import Inventory, SourceFile, read_inventory
 from dataprep.system.state_files import encode
 from tests.conftest import Cli, Made, Shelf, hashes
 from tests.forging import forge

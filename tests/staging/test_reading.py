@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from dataprep.errors import StagingError
-from dataprep.staging.inventory import SourceFile
-from dataprep.staging.reading import SourceReader
+from dataprep.staging.source import SourceFile, SourceReader
 from dataprep.system.filesystems import filesystem_of
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")

@@ -16,7 +16,7 @@ import pytest
 
 from dataprep.api.progress import Reporter
 from dataprep.errors import StagingError
-from dataprep.staging.rendezvous import SECRET
+from dataprep.staging.handshake import SECRET
 from dataprep.staging.request import StageReporter, StageRequest
 from dataprep.staging.run import _Signals, run_on_copy
 from dataprep.staging.stage import stage

@@ -10,10 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from dataprep.errors import StagingError
-from dataprep.staging.node_dir.cleaning import clean
-from dataprep.staging.node_dir.directory import StageDirectory, private_name
-from dataprep.staging.node_dir.paths import PRIVATE
-from dataprep.staging.node_dir.sentinel import (
+from dataprep.staging.cleaning import clean
+from dataprep.staging.directory import PRIVATE, StageDirectory, private_name
+from dataprep.staging.sentinel import (
     PLANNED,
     SENTINEL,
     add_lease,

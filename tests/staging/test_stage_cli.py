@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.staging.node_dir.directory import StageDirectory
+from dataprep.staging.directory import StageDirectory
 from tests.conftest import Cli
 from tests.staging.conftest import Forks
 from tests.staging.staged_sets import PRIVATE, arrived, flip, named, shards

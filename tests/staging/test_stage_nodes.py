@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.staging.node_dir.paths import PRIVATE
+from dataprep.staging.directory import PRIVATE
 from tests.conftest import Cli, Result
 from tests.staging.conftest import ONE_STREAM, Call, Forks, Midway, eventually, free_port
 from tests.staging.staged_sets import Sets, arrived, flip, is_sealed, named, partials, shards

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from dataprep.errors import StagingError
-from dataprep.staging.copying import rehash_files
-from dataprep.staging.inventory import SourceFile
-from dataprep.staging.node_dir.paths import Verify, partial_name, remove_files
-from dataprep.staging.writing import TargetWriter
+from dataprep.staging.copying import TargetWriter, rehash_files
+from dataprep.staging.directory import partial_name, remove_files
+from dataprep.staging.request import Verify
+from dataprep.staging.source import SourceFile
 from dataprep.system import state_files
 from dataprep_schemas.state import CopiedFile
 from tests.staging.staged_sets import Counting

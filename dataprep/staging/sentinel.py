@@ -10,8 +10,7 @@ import os
 import stat
 from collections.abc import Sequence
 
-from dataprep.staging.node_dir.directory import StageDirectory, private_name
-from dataprep.staging.node_dir.paths import opened_parent, target_error
+from dataprep.staging.directory import StageDirectory, opened_parent, private_name, target_error
 from dataprep_schemas.state import CopiedFile, JobLease, Sentinel
 
 SENTINEL = "complete.json"
