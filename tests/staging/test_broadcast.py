@@ -155,9 +155,6 @@ def _clusters(path: Path) -> dict[str, Cluster]:
         ),
         "full": Cluster(path, files, {2: {"limit": 10 * _CHUNK}}),
         "flipped": Cluster(path, files, absent={"a/large": bytes(flipped)}),
-        "vanished": Cluster(
-            path, files, absent={"m": bytes(2 * _CHUNK)}, options={"verify": "none"}
-        ),
         "signal": Cluster(
             path, files, {3: {"signal at": 5 * _CHUNK, "signal": int(signal.SIGTERM)}}
         ),
@@ -235,13 +232,6 @@ def test_a_flipped_byte_in_the_source_ends_all(played: dict[str, Cluster]) -> No
         assert "a/large has SHA-256" in error
         assert "a/large" not in cluster.holds(rank)
     cluster.check_whole_or_absent()
-
-
-def test_a_source_file_that_has_vanished_ends_all(played: dict[str, Cluster]) -> None:
-    cluster = played["vanished"]
-    for error in cluster.errors():
-        assert "m: No such file" in error
-    cluster.check_whole_or_absent()  # though nothing is hashed
 
 
 def test_a_signal_to_one_node_stops_all(played: dict[str, Cluster]) -> None:

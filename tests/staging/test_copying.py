@@ -5,9 +5,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import signal
-import subprocess
-import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -143,58 +140,6 @@ def test_no_descriptor_and_no_thread_is_left(source: Path, place: Path, target: 
     with pytest.raises(StagingError, match="Is a directory"):
         copy(source, files, target, streams=1)
     assert (len(list(Path("/proc/self/fd").iterdir())), threading.active_count()) == before
-
-
-_INTERRUPTED = """
-import os, signal, sys
-from pathlib import Path
-from dataprep.staging.copying import copy_files
-from dataprep.staging.source import SourceFile
-from dataprep.staging.copying import Progress
-
-class Stopped(Exception):
-    pass
-
-class Saying(Progress):
-    def advance(self, count):
-        print("piece", flush=True)
-        super().advance(count)
-
-def stop(*_):
-    raise Stopped
-
-signal.signal(signal.SIGTERM, stop)
-source, place = map(Path, sys.argv[1:])
-names = ["huge", "val/deep/down", "train/piece"]
-files = [SourceFile(name, (source / name).stat().st_size) for name in names]
-target = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
-try:
-    copy_files(
-        source, files, target, verify="copy", streams=2, on_copied=print,
-        progress=Saying(), bandwidth=8 << 20,
-    )
-except (Stopped, KeyboardInterrupt) as error:
-    print(type(error).__name__, sorted(os.listdir(place)))
-"""
-
-
-@pytest.mark.parametrize(
-    ("number", "name"), [(signal.SIGINT, "KeyboardInterrupt"), (signal.SIGTERM, "Stopped")]
-)
-def test_a_signal_stops_the_streams_and_leaves_nothing(
-    source: Path, place: Path, number: signal.Signals, name: str
-) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-c", _INTERRUPTED, source, place], stdout=subprocess.PIPE, text=True
-    )
-    with process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "piece\n"
-        process.send_signal(number)
-        last = process.stdout.read().splitlines()[-1]
-    assert last.startswith(name)
-    assert everything(place) == []
-    assert process.returncode == 0
 
 
 # --- the order, and how many ---

@@ -168,27 +168,6 @@ def test_the_parts_of_three_nodes_are_even_and_together_everything(
         assert (part.node, part.nodes) == (node, 3)
 
 
-def test_a_split_with_fewer_shards_than_nodes_is_whole_on_every_node(
-    cli: Cli, as_node: AsNode, source: Path, tmp_path: Path
-) -> None:
-    said = "validation: 3 shards, too few for 4 nodes, so all of it is staged on every node"
-    there = []
-    for node in range(4):
-        to = tmp_path / str(node)
-        as_node(node, 4)
-        result = staged(cli, source, to, "--share", "node", "--rendezvous", "none")
-        assert result.out.splitlines().count(said) == (node == 0), result.out
-        verified(cli, to)
-        there += [path.name for path in shards(to)]
-        assert len(shards(to, "validation")) == 3
-        assert keys(to, "validation") == keys(source, "validation")
-    assert sorted(there) == [path.name for path in shards(source)]
-    # With more nodes than any split has shards, nothing is left to share.
-    as_node(7, 8)
-    staged(cli, source, tmp_path / "all", "--share", "node", "--rendezvous", "none")
-    assert arrived(tmp_path / "all") == named(source)
-
-
 def test_a_node_that_becomes_another_one_gets_the_part_of_that_one(
     cli: Cli, as_node: AsNode, source: Path, tmp_path: Path
 ) -> None:

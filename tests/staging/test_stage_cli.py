@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 import sys
@@ -13,7 +12,7 @@ import pytest
 from dataprep.staging.directory import StageDirectory
 from tests.conftest import Cli
 from tests.staging.conftest import Forks
-from tests.staging.staged_sets import PRIVATE, arrived, flip, named, shards
+from tests.staging.staged_sets import PRIVATE, arrived, named
 
 pytestmark = pytest.mark.usefixtures("outside", "unflushed")
 
@@ -76,31 +75,6 @@ def test_wrong_usage_is_one_line_and_makes_nothing(
 
 
 # --- what is there ---
-
-
-def test_status_is_zero_only_for_a_whole_and_unchanged_copy(
-    cli: Cli, source: Path, tmp_path: Path
-) -> None:
-    to = tmp_path / "to"
-
-    def status() -> str:
-        result = cli("stage", source, "--to", to, "--status")
-        assert result.code == ("whole copy" not in result.out or "changed" in result.out)
-        assert result.code == 0 or "is not a whole, unchanged copy" in result.error
-        told = json.loads(cli("stage", source, "--to", to, "--status", "--json").out)
-        assert (told["place"], told["is_whole"]) == (str(to), result.code == 0)
-        assert bool(told["changed"]) == ("changed" in result.out)
-        return result.out
-
-    assert "nothing was staged here" in status()
-    StageDirectory.make(to).close()
-    assert "not whole, of 0 files, and nobody is copying" in status()
-    assert cli("stage", source, "--to", to).code == 0
-    assert "whole copy of" in status()
-    flip(shards(to)[0])
-    assert "changed since: " in status()
-    assert cli("stage", source, "--to", to).code == 0
-    assert "changed since: " not in status()
 
 
 @pytest.mark.parametrize("mode", ["--status", "--clean"])

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dataprep.staging.directory import PRIVATE
-from tests.conftest import Cli, Result
+from tests.conftest import Result
 from tests.staging.conftest import ONE_STREAM, Call, Forks, Midway, eventually, free_port
 from tests.staging.staged_sets import Sets, arrived, flip, is_sealed, named, partials, shards
 
@@ -95,18 +95,6 @@ def test_all_nodes_get_everything_and_the_first_one_tells_the_total(
     assert f"nothing to copy to {NODES} nodes: " in again[-1].done().out
 
 
-def test_shares_of_nodes_that_meet_are_everything(
-    cli: Cli, forks: Forks, source: Path, tmp_path: Path
-) -> None:
-    nodes = Nodes(forks, tmp_path)
-    calls = [nodes.start(node, source, "--share", "node") for node in range(NODES)]
-    assert [call.done().code for call in calls] == [0] * NODES
-    there = [path.name for to in nodes.targets for path in shards(to)]
-    assert sorted(there) == [path.name for path in shards(source)]
-    for to in nodes.targets:
-        assert cli("verify", to, "--level", "records", "--workers", 1).code == 0
-
-
 def test_too_little_room_on_one_node_keeps_all_from_copying(
     forks: Forks, source: Path, tmp_path: Path
 ) -> None:
@@ -176,15 +164,6 @@ def test_a_node_that_cannot_even_begin_tells_the_others(
     failed([call.done() for call in calls], nodes.targets[1], "Not a directory")
     for node in (0, 2):
         assert arrived(nodes.targets[node]) == {}
-
-
-def test_a_node_that_never_comes_is_not_waited_for_for_ever(
-    forks: Forks, source: Path, tmp_path: Path
-) -> None:
-    nodes = Nodes(forks, tmp_path, rendezvous_seconds=1)
-    calls = [nodes.start(node, source) for node in (0, 2)]
-    failed([call.done() for call in calls], "node 1", "did not come to node 0", "within 1 s")
-    assert [arrived(nodes.targets[node]) for node in (0, 2)] == [{}, {}]
 
 
 # --- several processes a node ---

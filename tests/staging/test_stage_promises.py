@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.system.filesystems import Space
 from tests.conftest import Cli, Result
 from tests.staging.conftest import ONE_STREAM, AsNode, Call, Forks, eventually, free_port
 from tests.staging.staged_sets import (
@@ -73,6 +72,17 @@ def job(forks: Forks, number: int, *words: object) -> Result:
     return forks.start("stage", *words, environment={"SLURM_JOB_ID": str(number)}).done()
 
 
+def rank(node: int) -> dict[str, str]:
+    """One of two nodes, as a loop of ssh says it."""
+    return {"RANK": str(node), "WORLD_SIZE": "2"}
+
+
+def step(node: int) -> dict[str, str]:
+    """The same of a Slurm step."""
+    numbers = {"PROCID": node, "NODEID": node, "STEP_ID": 0, "STEP_NUM_NODES": 2}
+    return {f"SLURM_{name}": str(number) for name, number in numbers.items()}
+
+
 def start_two(
     forks: Forks, source: Path, place: Path, *more: object, patches: Sequence[str], **job: str
 ) -> list[Call]:
@@ -83,7 +93,7 @@ def start_two(
             *words,
             place / f"node{node}",
             patch=patch,
-            environment={**job, "RANK": str(node), "WORLD_SIZE": "2"},
+            environment={**job, **(step(node) if job else rank(node))},
         )
         for node, patch in enumerate(patches)
     ]
@@ -131,18 +141,6 @@ def test_nodes_that_hold_different_bytes_both_have_no_copy(
     shards = {name: digest for name, digest in named(source).items() if name != "manifest.json"}
     assert arrived(tmp_path / "node0") == arrived(tmp_path / "node1") == shards
     assert not any(is_sealed(tmp_path / name) for name in ("node0", "node1"))
-
-
-def test_too_little_room_means_that_no_node_has_a_copy_only_where_all_nodes_are_known(
-    cli: Cli, as_node: AsNode, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("dataprep.staging.copier.space_of", lambda place: Space(1000, 4096))
-    words = ("stage", source, "--to", tmp_path / "to", "--rendezvous", "none")
-    as_node(1, 2)
-    refused(cli(*words), "nothing was copied on this node", code=1)
-    as_node(0, 1)
-    refused(cli(*words), "nothing was copied on any node", code=4)
-    assert arrived(tmp_path / "to") == {}
 
 
 def test_what_a_job_uses_is_mended_and_not_changed_by_another_one_even_without_its_sentinel(

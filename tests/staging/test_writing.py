@@ -43,22 +43,6 @@ def everything(place: Path) -> list[str]:
     return sorted(str(path.relative_to(place)) for path in place.rglob("*"))
 
 
-@pytest.mark.parametrize("verify", ["none", "copy", "reread"])
-def test_a_file_lands_below_directories_that_were_not_there(
-    place: Path, target: int, verify: Verify
-) -> None:
-    landed = write(target, "train/a/shard", verify=verify)
-    there = place / "train/a/shard"
-    assert there.read_bytes() == _DATA
-    assert landed == CopiedFile(
-        "train/a/shard",
-        len(_DATA),
-        None if verify == "none" else _SHA256,
-        there.stat().st_mtime_ns,
-    )
-    assert everything(place) == ["train", "train/a", "train/a/shard"]
-
-
 @pytest.mark.parametrize("verify", ["copy", "reread"])
 def test_a_flipped_byte_in_the_source_is_found(place: Path, target: int, verify: Verify) -> None:
     damaged = bytearray(_DATA)
