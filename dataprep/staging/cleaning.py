@@ -22,10 +22,10 @@ from dataprep.staging.directory import (
 from dataprep.staging.node_lock import LOCK, describe_holder, node_lock
 from dataprep.staging.sentinel import (
     PLANNED,
+    SENTINEL,
     other_jobs,
     read_sentinel,
     remove_lease,
-    remove_sentinel,
 )
 from dataprep.system.messages import counted, printable, sized, some_of
 
@@ -103,7 +103,7 @@ def _clean_locked(directory: StageDirectory, job: str | None, *, end: float) -> 
                 f"; {_BY_HAND}"
             )
         # Who asks to share it from here on finds no copy, and then no directory.
-        remove_sentinel(directory)
+        directory.remove_private(SENTINEL)
         noted = [each.files for each in (sentinel, planned) if each is not None]
         return _remove(directory, {file.path for file in chain.from_iterable(noted)})
 

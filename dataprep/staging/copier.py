@@ -48,8 +48,6 @@ from dataprep.staging.sentinel import (
     PLANNED,
     SENTINEL,
     planned_paths,
-    remove_sentinel,
-    write_sentinel,
 )
 from dataprep.staging.source import SourceFile
 from dataprep.system.durable_files import is_partial
@@ -110,7 +108,7 @@ class Copier:
         on_whole()
         agreed = peers.exchange(done, agree_to_finish)
         if agreed.trouble:
-            remove_sentinel(directory)  # nobody knows whose bytes are the right ones
+            directory.remove_private(SENTINEL)  # nobody knows whose bytes are the right ones
             self._remove_labels()
             raise StagingError(agreed.trouble)
         if peers.index == 0 or isinstance(peers, Alone):
@@ -165,10 +163,10 @@ class Copier:
             # Also the names of those that a killed call has brought.
             sync_folders(directory.descriptor, (file.path for file in data))
             files = [*data, *self._write_labels()]
-            write_sentinel(directory, self._sentinel(present, files))  # last
+            directory.write_private(SENTINEL, self._sentinel(present, files))  # last
         elif present.sentinel and present.sentinel.job is None and plan.placement.job is not None:
             # Made outside of any job, it is now this one's, and nobody else's to clean or change.
-            write_sentinel(directory, replace(present.sentinel, job=plan.placement.job))
+            directory.write_private(SENTINEL, replace(present.sentinel, job=plan.placement.job))
         count = sum(file.bytes for file in copied)
         return NodeDone(
             host=plan.placement.host,
@@ -184,11 +182,11 @@ class Copier:
     def _open_up(self, present: Present) -> None:
         """From here on this is no copy, and what may be put here is on record."""
         plan, target = self.plan, self.directory.descriptor
-        remove_sentinel(self.directory)
+        self.directory.remove_private(SENTINEL)
         wanted = {file.path for file in plan.selection.files}
         paths = sorted({*wanted, *plan.labels, *present.planned})
         planned = [CopiedFile(path, 0, None, 0) for path in paths]
-        write_sentinel(self.directory, self._sentinel(present, planned), PLANNED)
+        self.directory.write_private(PLANNED, self._sentinel(present, planned))
         self._remove_labels()
         try:
             for file in present.obsolete:

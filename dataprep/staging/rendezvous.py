@@ -20,15 +20,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-import resource
-import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
 from multiprocessing.connection import Connection, wait
 from queue import Empty, SimpleQueue
-from typing import Self, TypeAlias
+from typing import Self
 
 from dataprep.errors import DataprepError, NoRoomError, StagingError, UsageError
 from dataprep.staging.agreement import (
@@ -46,13 +44,11 @@ from dataprep.staging.agreement import (
 from dataprep.staging.handshake import (
     SECRET,
     Link,
-    as_link,
-    bounded,
     hang_up,
+    introduced,
     key_of,
     make_secret,
-    prove,
-    read_secret,
+    newcomers,
     receive,
     send,
 )
@@ -61,19 +57,12 @@ from dataprep.staging.request import StageReporter, StageRequest
 from dataprep.system.messages import one_line, printable, some_of
 from dataprep.version import __version__
 
-_HEARD_AT_ONCE = 32  # newcomers, each in a thread
-_NEWCOMER_SECONDS = 3.0  # in which each of them must prove itself; nodes come again
-_TIMEOUT = 20.0  # seconds in which node 0 must, behind whoever else has come there
-_CONNECT_SECONDS = 2.0  # a firewall that swallows everything must not hold up a node
 # Below 32768, where Linux begins to take ports for outgoing connections.
 _FIRST_PORT, _PORTS = 20_000, 12_768
-_FILES = 256  # descriptors besides those for nodes
 _ADVICE = (
     "see what was said there, whether its storage hangs, and whether a firewall is between "
     "(--rendezvous names a HOST:PORT); srun -K ends all when one fails"
 )
-
-_Proven: TypeAlias = SimpleQueue[tuple[Link, Hello]]
 
 
 def connected(
@@ -146,7 +135,7 @@ class _Nodes:
     def gather(self, port: int, secret: bytes, seconds: float) -> None:
         """On node 0: wait until all nodes are there. Nobody is let in after that."""
         deadline, waiting = time.monotonic() + seconds, Waiting(seconds)
-        with _newcomers(port, key_of(secret, self._agreed, port), self.count) as proven:
+        with newcomers(port, key_of(secret, self._agreed, port), self.count) as proven:
             while missing := [str(node) for node in range(self.count) if node not in self._names]:
                 what = f"node {some_of(missing)} of {self.count}"
                 left = deadline - time.monotonic()
@@ -183,7 +172,7 @@ class _Nodes:
                 waiting.tell(f"node 0, which {me} does not find at {host}")
             try:
                 hello = Hello(self.index, self._host)
-                self._links[0] = _introduced(host, port, self._agreed, hello)
+                self._links[0] = introduced(host, port, self._agreed, hello)
                 self._names[0] = named(0, host)
             except (OSError, ValueError) as error:
                 if time.monotonic() + pause > deadline:
@@ -279,66 +268,6 @@ class _Nodes:
                     self._on_failure(error)
 
 
-@contextmanager
-def _newcomers(port: int, key: bytes, nodes: int) -> Iterator[_Proven]:
-    """Those who come to node 0 and prove that they know the secret, until this is left."""
-    proven: _Proven = SimpleQueue()
-    over = threading.Event()
-
-    def hear() -> None:
-        while not over.is_set():
-            try:
-                link = as_link(listener.accept()[0])
-            except OSError:  # it is over, or no descriptor is left
-                over.wait(_NEWCOMER_SECONDS)
-                continue
-            try:
-                with bounded(link, _NEWCOMER_SECONDS):
-                    prove(link, key, is_node_0=True)
-                    hello = receive(link)
-                if not isinstance(hello, Hello):
-                    raise ValueError("it does not say which node it is")  # noqa: TRY004, TRY301
-            except (OSError, ValueError):
-                link.close()
-            else:
-                proven.put((link, hello))
-
-    with _listener(port, nodes) as listener:
-        for _ in range(_HEARD_AT_ONCE):
-            threading.Thread(target=hear, daemon=True).start()
-        try:
-            yield proven
-        finally:
-            over.set()
-            with suppress(OSError):
-                listener.shutdown(socket.SHUT_RDWR)  # wakes those who wait for somebody to come
-
-
-def _introduced(host: str, port: int, agreed: str, hello: Hello) -> Link:
-    """A connection to node 0, each end of which knows the other one.
-
-    Raises:
-        OSError: nobody answers there, or not in time.
-        ValueError: somebody else does, or there is no secret here.
-    """
-    secret, origin = read_secret()
-    link = as_link(socket.create_connection((host, port), _CONNECT_SECONDS))
-    try:
-        with bounded(link, _TIMEOUT):
-            prove(link, key_of(secret, agreed, port), is_node_0=False)
-            send(link, hello)
-            return link
-    except ValueError as error:
-        link.close()
-        raise ValueError(
-            "another program answers, another job, another version of dataprep, or not the same "
-            f"number of nodes, or secret (this node goes by {origin})"
-        ) from error
-    except BaseException:
-        link.close()
-        raise
-
-
 def port_of(token: str) -> int:
     """The port where the token's job meets."""
     return _FIRST_PORT + int.from_bytes(hashlib.sha256(token.encode()).digest()) % _PORTS
@@ -354,20 +283,3 @@ def parse_address(address: str) -> tuple[str, int]:
     if not (host and port.isdecimal() and 0 < int(port) < 1 << 16):
         raise UsageError(f"--rendezvous {address!r}: expected HOST:PORT, PORT from 1 to 65535")
     return host.strip("[]"), int(port)
-
-
-def _listener(port: int, nodes: int) -> socket.socket:
-    """Node 0's socket, on all of its networks."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)  # a connection a node
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(nodes + _FILES, hard)), hard))
-    dual = socket.has_dualstack_ipv6()
-    family = socket.AF_INET6 if dual else socket.AF_INET
-    try:
-        return socket.create_server(
-            ("", port), family=family, dualstack_ipv6=dual, backlog=socket.SOMAXCONN
-        )
-    except OSError as error:
-        raise StagingError(
-            f"node 0 cannot listen on port {port}: {error.strerror or error}; name another with "
-            "--rendezvous HOST:PORT, the same on all nodes"
-        ) from error

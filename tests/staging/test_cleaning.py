@@ -19,9 +19,9 @@ from dataprep.staging.directory import StageDirectory, partial_name
 from dataprep.staging.node_lock import node_lock
 from dataprep.staging.sentinel import (
     PLANNED,
+    SENTINEL,
     add_lease,
     planned_paths,
-    write_sentinel,
 )
 from dataprep_schemas.state import CopiedFile, Sentinel
 
@@ -53,10 +53,12 @@ def stage(
     """What staging does, without copying."""
     with StageDirectory.make(target) as directory, node_lock(directory):
         before = planned_paths(directory)
-        write_sentinel(directory, planned(before | {*paths}, job, shared=shared), PLANNED)
+        directory.write_private(PLANNED, planned(before | {*paths}, job, shared=shared))
         files = tuple(put(target, path) for path in paths)
         if whole:
-            write_sentinel(directory, Sentinel("/data", "d" * 64, "e" * 64, job, shared, files))
+            directory.write_private(
+                SENTINEL, Sentinel("/data", "d" * 64, "e" * 64, job, shared, files)
+            )
 
 
 def _partial(path: str) -> str:

@@ -22,7 +22,7 @@ import msgspec
 import pytest
 
 from dataprep.errors import NoRoomError, StagingError, UsageError
-from dataprep.staging import agreement, rendezvous
+from dataprep.staging import agreement, handshake
 from dataprep.staging.agreement import Agreed, Failed, Hello, NodeStart, Peers
 from dataprep.staging.handshake import SECRET, receive
 from dataprep.staging.placement import Placement
@@ -355,8 +355,8 @@ def test_who_does_not_know_the_secret_is_not_let_in(
 def test_many_who_come_and_say_nothing_keep_nobody_out_for_long(
     token: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rendezvous, "_HEARD_AT_ONCE", 4)
-    monkeypatch.setattr(rendezvous, "_NEWCOMER_SECONDS", 0.1)
+    monkeypatch.setattr(handshake, "_HEARD_AT_ONCE", 4)
+    monkeypatch.setattr(handshake, "_NEWCOMER_SECONDS", 0.1)
     with ThreadPoolExecutor(1) as pool, ExitStack() as stack:
         zero = pool.submit(meet, placed(0, 2), token)
         visit(token, b"")  # it is there

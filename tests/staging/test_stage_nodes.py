@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 from dataprep.staging.directory import PRIVATE
 from tests.conftest import Result
 from tests.staging.conftest import ONE_STREAM, Call, Forks, Midway, eventually, free_port
-from tests.staging.staged_sets import Sets, arrived, flip, is_sealed, named, partials, shards
+from tests.staging.staged_sets import arrived, flip, is_sealed, named, partials, shards
 
 pytestmark = pytest.mark.usefixtures("outside", "unflushed")
 
@@ -132,26 +131,6 @@ def test_a_node_that_fails_while_copying_tells_the_others_why(
     failed(results, damaged, "SHA-256")
     failed([results[0], results[2]], "node 1 (", "failed: ")
     nodes.nothing_is_half_done(source)
-
-
-def test_nodes_that_see_different_sources_do_not_start(
-    forks: Forks, sets: Sets, tmp_path: Path
-) -> None:
-    nodes = Nodes(forks, tmp_path)
-    source = tmp_path / "source"
-    shutil.copytree(sets.first.out, source)
-    # The same path, as on a node whose client has not seen the change.
-    stale = (
-        "import dataprep.staging.plan as plan; from pathlib import Path;"
-        "read = plan.read_inventory; from dataclasses import replace;"
-        f"plan.read_inventory = lambda path: replace(read(Path({str(sets.anew.out)!r})),"
-        " source=path)"
-    )
-    patches = ["", "", stale]
-    calls = [nodes.start(node, source, patch=patches[node]) for node in range(NODES)]
-    told = ("node 0 (", "node 2 (", "do not see the same source")
-    failed([call.done() for call in calls], *told)
-    nodes.nothing_came()
 
 
 def test_a_node_that_cannot_even_begin_tells_the_others(
