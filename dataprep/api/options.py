@@ -129,8 +129,9 @@ def stage_options() -> list[Option]:
         "srun --mpi."
     )
     rendezvous = (
-        "Where nodes coordinate: HOST:PORT of node 0, or none. [default: the job's first node, if "
-        "the scheduler names it]"
+        "Where nodes coordinate: HOST:PORT of node 0, or none. Where no scheduler or MPI tells of "
+        "nodes, such as under pdsh, set RANK and WORLD_SIZE in the environment of each. [default: "
+        "the job's first node, if the scheduler names it]"
     )
     shared = "Let several of your jobs on a node use one copy; give it in all of them."
     bandwidth = "Read at most this much a second on each node, e.g. 500MB. [default: no limit]"

@@ -285,14 +285,3 @@ def test_the_last_process_of_a_node_cleans(job: Job, plain: Path) -> None:
     out, err = first.communicate(timeout=30)
     assert "data\n" in out, err
     assert job.left() == []
-
-
-@pytest.mark.parametrize(
-    "words",
-    [("SRC", "--"), ("SRC", "--status", "--", "ls"), ("SRC", "ls")],
-    ids=" ".join,
-)
-@pytest.mark.parametrize("job", ["none"], indirect=True)
-def test_what_makes_no_sense_is_refused(job: Job, plain: Path, words: tuple[str, ...]) -> None:
-    code, out, err = job.run(*(str(plain) if word == "SRC" else word for word in words))
-    assert (code, out, err.count("\n")) == (2, "", 1), err
