@@ -54,7 +54,6 @@ WRONG = {
     "rank": (("SRC", "--rank", 0), "No such option"),
     "no command": (("SRC", "--"), "COMMAND behind -- is run on a copy"),
     "status and a command": (("SRC", "--status", "--", "ls"), "COMMAND behind -- is run on a copy"),
-    "a command without --": (("SRC", "ls"), "ls"),
     "clean outside of any job": (("--clean",), "SRC is missing: outside of any job"),
     "status and a path": (("SRC", "--status", "--print_dir"), "are different things"),
     "status that reads": (("SRC", "--status", "--verify", "reread"), "goes by sizes and times"),
