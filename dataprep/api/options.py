@@ -128,10 +128,10 @@ def stage_options() -> list[Option]:
         "mpi: read every byte once and send it to all nodes. Needs the extra mpi, and mpirun or "
         "srun --mpi."
     )
-    rank = "This node's number, from 0, where no scheduler or MPI sets it, such as under pdsh."
     rendezvous = (
-        "Where nodes coordinate: HOST:PORT of node 0, or none. [default: the job's first node, if "
-        "the scheduler names it]"
+        "Where nodes coordinate: HOST:PORT of node 0, or none. Where no scheduler or MPI tells of "
+        "nodes, such as under pdsh, set RANK and WORLD_SIZE in the environment of each. [default: "
+        "the job's first node, if the scheduler names it]"
     )
     shared = "Let several of your jobs on a node use one copy; give it in all of them."
     bandwidth = "Read at most this much a second on each node, e.g. 500MB. [default: no limit]"
@@ -145,8 +145,6 @@ def stage_options() -> list[Option]:
         choice("verify", ["none", "copy", "reread"], "copy", verify),
         option("bandwidth", bandwidth, type=byte_size(_LEAST_RATE), metavar="SIZE"),
         choice("broadcast", ["mpi"], None, broadcast),
-        number("rank", "N", rank, least=0),
-        number("world_size", "N", "Number of nodes."),
         option("rendezvous", rendezvous, metavar="HOST:PORT"),
         option("rendezvous_seconds", meeting, default=300, **seconds),
     ]

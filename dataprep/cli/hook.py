@@ -35,9 +35,10 @@ def _hook(
     from dataprep.staging.hooks import render
     from dataprep.staging.request import StageRequest
 
-    if epilog == (source is not None):
+    if epilog == (source is not None) or (epilog and to is not None):
         raise UsageError(
-            "give SRC, the directory that the script stages; or --epilog, for all that a job staged"
+            "give SRC, the directory that the script stages; or --epilog, alone, for all that a "
+            "job staged in scratch"
         )
     request = StageRequest(
         source=Path(os.path.abspath(source or "")),  # noqa: PTH100  # as given: links stay links

@@ -61,6 +61,11 @@ def _stage(context: click.Context, /, *, source: Path | None, **values: Any) -> 
     instead = values["status"] or values["clean"]
     if (values["status"] and values["clean"]) or (instead and values["print_dir"]):
         raise UsageError("--status, --clean and --print_dir are different things; give one")
+    if values["status"] and values["verify"] == "reread":
+        raise UsageError(
+            "--status goes by sizes and times; to read the copy again, use dataprep verify, or "
+            "the same dataprep stage with --verify reread, which also mends it"
+        )
     if divided and (instead or values["print_dir"] or not training):
         raise UsageError(
             "COMMAND behind -- is run on a copy: give one, without --print_dir, --status and "
@@ -101,11 +106,11 @@ def _copy(request: StageRequest, values: Mapping[str, Any]) -> None:
     from dataprep.staging.run import NO_ROOM
     from dataprep.staging.stage import stage
 
-    placement = find_placement(rank=request.rank, world_size=request.world_size)
+    placement = find_placement()
     if request.rendezvous not in (None, "none") and placement.origin == "nothing":
         raise UsageError(
             f"--rendezvous {request.rendezvous}: no scheduler or MPI tells of other nodes here; "
-            "say which node this is, and of how many, with --rank and --world_size"
+            "set RANK, from 0, and WORLD_SIZE, the number of nodes, in the environment of each"
         )
     printed = values["print_dir"] or values["launched"] == "copy"
     how = "run the same command again: what is whole is used again"
@@ -127,14 +132,14 @@ def _status(source: Path | None, values: Mapping[str, Any]) -> None:
     from dataprep.staging.status import read_staged
 
     place, _ = _find_place(source, values)
-    status = read_staged(place, reread=values["verify"] == "reread")
+    status = read_staged(place)
     say(*(as_json(status) if values["json"] else str(status)).split("\n"))
     if not status.is_whole:
         raise StagingError(f"{printable(str(place))} is not a whole, unchanged copy; see stdout")
 
 
 def _clean(source: Path | None, values: Mapping[str, Any]) -> None:
-    from dataprep.staging.node_dir.cleaning import clean
+    from dataprep.staging.cleaning import clean
     from dataprep.staging.plan import find_copies
     from dataprep.staging.schedulers import find_job
 
@@ -179,7 +184,7 @@ def _find_place(source: Path | None, values: Mapping[str, Any]) -> tuple[Path, s
     from dataprep.staging.placement import find_placement
     from dataprep.staging.plan import find_copy
 
-    placement = find_placement(rank=values["rank"], world_size=values["world_size"])
+    placement = find_placement()
     place = find_copy(source, values["to"], placement, shared=values["shared"])
     return place, placement.job
 
@@ -192,7 +197,7 @@ def _modes() -> list[click.Option]:
     )
     status = (
         "Instead of copying: show what is there. Exit code 1 if it is not a whole copy, by sizes "
-        "and times; with --verify reread, by hashes."
+        "and times."
     )
     return [
         flag("print_dir", printed),

@@ -13,7 +13,7 @@ from dataprep.system.state_files import read_state
 from dataprep_schemas.state import StoredJob
 
 STAGED: Final = ".dataprep-stage"
-"""What staging keeps in a copy; see `dataprep.staging.node_dir.paths`."""
+"""What staging keeps in a copy; see `dataprep.staging.directory`."""
 
 _COPY: Final = (
     "take it from another copy: `dataprep stage COPY --to NEW` or `dataprep convert COPY --to NEW`"

@@ -31,12 +31,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from dataprep.errors import DataprepError, StagingError
-from dataprep.staging.inventory import SourceFile
+from dataprep.staging.copying import Progress, TargetWriter
 from dataprep.staging.mpi import MpiPeers
-from dataprep.staging.node_dir.paths import Verify
-from dataprep.staging.progress import Progress
-from dataprep.staging.reading import SourceReader
-from dataprep.staging.writing import TargetWriter
+from dataprep.staging.request import Verify
+from dataprep.staging.source import SourceFile, SourceReader
 from dataprep.system.throttle import Bandwidth
 from dataprep_schemas.state import CopiedFile
 

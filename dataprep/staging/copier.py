@@ -23,30 +23,33 @@ from dataprep.staging.agreement import (
     agree_to_start,
 )
 from dataprep.staging.broadcast import broadcast_files
-from dataprep.staging.copying import copy_files, default_streams, rehash_files
-from dataprep.staging.existing import Present, look
-from dataprep.staging.inventory import SourceFile
-from dataprep.staging.mpi import MpiPeers
-from dataprep.staging.node_dir.directory import StageDirectory, remove_file
-from dataprep.staging.node_dir.node_lock import node_lock, try_lock
-from dataprep.staging.node_dir.paths import (
+from dataprep.staging.copying import (
+    Progress,
+    TargetWriter,
+    copy_files,
+    default_streams,
+    rehash_files,
+)
+from dataprep.staging.directory import (
+    StageDirectory,
     opened_parent,
     remove_empty_folders,
+    remove_file,
     remove_files,
     sync_folders,
     target_error,
 )
-from dataprep.staging.node_dir.sentinel import (
+from dataprep.staging.existing import Present, look
+from dataprep.staging.mpi import MpiPeers
+from dataprep.staging.node_lock import node_lock, try_lock
+from dataprep.staging.plan import StagePlan
+from dataprep.staging.request import StageReporter
+from dataprep.staging.sentinel import (
     PLANNED,
     SENTINEL,
     planned_paths,
-    remove_sentinel,
-    write_sentinel,
 )
-from dataprep.staging.plan import StagePlan
-from dataprep.staging.progress import Progress
-from dataprep.staging.request import StageReporter
-from dataprep.staging.writing import TargetWriter
+from dataprep.staging.source import SourceFile
 from dataprep.system.durable_files import is_partial
 from dataprep.system.filesystems import filesystem_of, is_memory, space_of
 from dataprep.system.job_limits import available_memory
@@ -67,6 +70,7 @@ class Copier:
         peers: the other nodes.
         progress: counts; stops everything when another node fails.
         reporter: told how it goes.
+        on_wait: told who is waited for on this node.
     """
 
     plan: StagePlan
@@ -74,6 +78,7 @@ class Copier:
     peers: Peers
     progress: Progress
     reporter: StageReporter
+    on_wait: Callable[[str], None]
 
     def run(self, on_whole: Callable[[], None] = lambda: None) -> None:
         """Make this node's copy whole, and wait until those of the other nodes are.
@@ -90,22 +95,20 @@ class Copier:
         """
         directory, peers = self.directory, self.peers
         with try_lock(directory) as free:
-            if free is not None:
+            if free:
                 self._sweep()  # what it takes is about to be counted
         start = self._start(look(self.plan, directory))
         peers.exchange(start, partial(agree_to_start, nodes=peers.count))
         if peers.index == 0:
             for line in self._announcement():
                 self.reporter.line(line)
-        with node_lock(directory, on_wait=self.progress.waiting) as lock:
-            assert lock is not None  # noqa: S101  # nothing but the lock was waited for
-            self.progress.tell(lock)
+        with node_lock(directory, on_wait=self.on_wait):
             done = self._make_whole(time.monotonic())
             directory.check_current()  # all was done by descriptors, which follow a renamed target
         on_whole()
         agreed = peers.exchange(done, agree_to_finish)
         if agreed.trouble:
-            remove_sentinel(directory)  # nobody knows whose bytes are the right ones
+            directory.remove_private(SENTINEL)  # nobody knows whose bytes are the right ones
             self._remove_labels()
             raise StagingError(agreed.trouble)
         if peers.index == 0 or isinstance(peers, Alone):
@@ -160,10 +163,10 @@ class Copier:
             # Also the names of those that a killed call has brought.
             sync_folders(directory.descriptor, (file.path for file in data))
             files = [*data, *self._write_labels()]
-            write_sentinel(directory, self._sentinel(present, files))  # last
+            directory.write_private(SENTINEL, self._sentinel(present, files))  # last
         elif present.sentinel and present.sentinel.job is None and plan.placement.job is not None:
             # Made outside of any job, it is now this one's, and nobody else's to clean or change.
-            write_sentinel(directory, replace(present.sentinel, job=plan.placement.job))
+            directory.write_private(SENTINEL, replace(present.sentinel, job=plan.placement.job))
         count = sum(file.bytes for file in copied)
         return NodeDone(
             host=plan.placement.host,
@@ -179,20 +182,13 @@ class Copier:
     def _open_up(self, present: Present) -> None:
         """From here on this is no copy, and what may be put here is on record."""
         plan, target = self.plan, self.directory.descriptor
-        remove_sentinel(self.directory)
+        self.directory.remove_private(SENTINEL)
         wanted = {file.path for file in plan.selection.files}
         paths = sorted({*wanted, *plan.labels, *present.planned})
         planned = [CopiedFile(path, 0, None, 0) for path in paths]
-        write_sentinel(self.directory, self._sentinel(present, planned), PLANNED)
+        self.directory.write_private(PLANNED, self._sentinel(present, planned))
         self._remove_labels()
         try:
-            for path, before in present.renamed.items():
-                with (
-                    opened_parent(target, before) as (old_parent, old),
-                    opened_parent(target, path, create=True) as (parent, name),
-                ):
-                    os.rename(old, name, src_dir_fd=old_parent, dst_dir_fd=parent)
-                    os.fsync(parent)
             for file in present.obsolete:
                 with opened_parent(target, file.path) as (parent, name):
                     os.unlink(name, dir_fd=parent)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from dataprep.errors import StagingError
 from dataprep.sealed.foreign import foreign_files
-from dataprep.staging.inventory import SourceFile
-from dataprep.staging.node_dir.directory import StageDirectory
-from dataprep.staging.node_dir.sentinel import (
+from dataprep.staging.directory import StageDirectory
+from dataprep.staging.plan import StagePlan
+from dataprep.staging.sentinel import (
     PLANNED,
     add_lease,
     changed_files,
@@ -21,7 +20,7 @@ from dataprep.staging.node_dir.sentinel import (
     read_sentinel,
     remove_lease,
 )
-from dataprep.staging.plan import StagePlan
+from dataprep.staging.source import SourceFile
 from dataprep.system.messages import printable, some_of
 from dataprep_schemas.state import CopiedFile, Sentinel
 
@@ -37,8 +36,6 @@ class Present:
         doubtful: there and of the right size; to be hashed before they are believed.
         lacking: to be copied.
         obsolete: files that an earlier call staged and that do not belong here any more.
-        renamed: by their new path, the present one of files that have another name now, as those
-            of a data set that grew; they are among the doubtful.
         is_whole: whether nothing is to be done.
     """
 
@@ -48,7 +45,6 @@ class Present:
     doubtful: tuple[SourceFile, ...]
     lacking: tuple[SourceFile, ...]
     obsolete: tuple[CopiedFile, ...]
-    renamed: Mapping[str, str]
     is_whole: bool
 
 
@@ -90,11 +86,6 @@ def look(plan: StagePlan, directory: StageDirectory) -> Present:
     found = [find_file(directory, path) for path in sorted(ours - wanted)]
     # What is no regular file has been put in the place of one: a directory, by a newer source.
     obsolete = [file for file in found if file is not None and file.bytes >= 0]
-    hashes = {path: file.sha256 for path, file in recorded.items() if path not in changed}
-    renamed = _renamed(lacking, obsolete, hashes)
-    doubtful += [file for file in lacking if file.path in renamed]
-    lacking = [file for file in lacking if file.path not in renamed]
-    obsolete = [file for file in obsolete if file.path not in renamed.values()]
     is_current = sentinel is not None and sentinel.selection == plan.selection.digest
     left = doubtful or lacking or obsolete or changed & {*plan.labels}
     return Present(
@@ -104,28 +95,8 @@ def look(plan: StagePlan, directory: StageDirectory) -> Present:
         doubtful=tuple(doubtful),
         lacking=tuple(lacking),
         obsolete=tuple(obsolete),
-        renamed=renamed,
         is_whole=is_current and not left,
     )
-
-
-def _renamed(
-    lacking: Sequence[SourceFile],
-    obsolete: Sequence[CopiedFile],
-    hashes: Mapping[str, str | None],
-) -> dict[str, str]:
-    """The present path of files that are there under another name, by their new one.
-
-    Args:
-        obsolete: files that are here, and are not to be.
-        hashes: of files that are here, as they were copied.
-    """
-    there = {(hashes.get(file.path), file.bytes): file.path for file in obsolete}
-    # Sidecars may be alike: each is renamed once, and the others are copied.
-    found = {
-        file.path: there.pop((file.sha256, file.bytes), None) for file in lacking if file.sha256
-    }
-    return {path: before for path, before in found.items() if before is not None}
 
 
 def _refuse_foreign(

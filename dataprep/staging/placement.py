@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from dataprep.errors import UsageError
@@ -23,6 +22,7 @@ from dataprep.staging.schedulers import (
 # Slurm's numbers of nodes and its lists, the step's own first.
 _STEP_NODES = "SLURM_STEP_NUM_NODES SLURM_NNODES SLURM_JOB_NUM_NODES"
 _STEP_HOSTS = "SLURM_STEP_NODELIST SLURM_JOB_NODELIST"
+LOOP = "RANK"  # the origin where a loop over the nodes tells which one this is
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Placement:
         step: what names this one launch of processes (a Slurm step and its restart, a PMIx
             namespace, …), the same in all of them and never used again; None if nothing does.
         leader: host name of node 0, where the others can meet; None if not known.
-        origin: what told all this, for messages, e.g. ``Slurm``, ``--rank``; ``nothing``.
+        origin: what told all this, for messages, e.g. ``Slurm``; `LOOP`; ``nothing``.
         doubt: why it cannot be told which of several nodes this is; None if it is certain.
             ``node`` and ``nodes`` are 0 and 1 then, and must not be relied on: see `require_node`.
     """
@@ -56,43 +56,44 @@ class Placement:
 
 
 def find_placement(
-    environment: Mapping[str, str] = os.environ,
-    *,
-    rank: int | None = None,
-    world_size: int | None = None,
-    hostname: str | None = None,
+    environment: Mapping[str, str] = os.environ, *, hostname: str | None = None
 ) -> Placement:
     """Read the scheduler's and the launcher's variables.
 
-    The innermost counts: ``--rank``, then ``mpirun`` and its like, then a Slurm step, then the
-    job, then nothing. Processes of ``mpirun`` inherit the batch script's variables, or those of
-    the Slurm step of its daemons, which say nothing of their own place.
+    The innermost counts: ``mpirun`` and its like, then a Slurm step, then the job, then nothing.
+    Processes of ``mpirun`` inherit the batch script's variables, or those of the Slurm step of its
+    daemons, which say nothing of their own place. Where none of them tells which node this is, a
+    loop over the nodes does, with the variables that ``torchrun`` has for it: ``RANK`` and
+    ``WORLD_SIZE``, one process a node.
 
     Args:
         environment: Slurm's, PBS's, LSF's, Open MPI's, PMIx's, MPICH's variables are known.
-        rank: ``--rank``, the node's index, for loops of ssh, with one process a node; both or none.
         hostname: this host's name; the system's if None.
 
     Returns:
         The placement; `Placement.doubt` says if the node could only be guessed.
 
     Raises:
-        UsageError: one without the other, out of range, or variables that contradict each other.
+        UsageError: variables that make no sense, or contradict each other.
     """
     host = short_name(hostname or socket.gethostname())
-    if rank is None and world_size is None:
-        return _from_environment(environment, host)
-    if rank is None or world_size is None:
-        raise UsageError("--rank and --world_size go together; give both, or neither")
-    if not 0 <= rank < world_size:
+    job = find_job(environment)
+    if (launch := find_launch(environment)) is not None:
+        found = _launched(launch, job, host)
+    elif job is not None and in_slurm_step(environment):
+        found = _in_slurm_step(environment, job, host)
+    elif job is not None:
+        found = _in_job(job, host)
+    else:
+        found = Placement(host, leader=host)
+    if launch is None and (job is None or found.doubt is not None):
+        found = _in_loop(environment, found) or found
+    if found.node >= found.nodes:
         raise UsageError(
-            f"--rank {rank} is not one of {world_size} nodes; they count from 0 to --world_size "
-            "less 1"
+            f"{found.origin}'s variables contradict each other: node {found.node} of {found.nodes},"
+            " counted from 0; unset what another job has left"
         )
-    told = Placement(host, rank, world_size, origin="--rank")
-    with suppress(UsageError):  # variables that the user has just overruled
-        return replace(told, job=_name(find_job(environment)))
-    return told
+    return found
 
 
 def require_node(placement: Placement, purpose: str) -> None:
@@ -107,26 +108,19 @@ def require_node(placement: Placement, purpose: str) -> None:
     if placement.doubt is not None:
         raise UsageError(
             f"{purpose} needs to know which node this is: {placement.doubt}; start one process a "
-            "node, or give each node's index and their number with --rank and --world_size"
+            "node; a loop of ssh sets RANK, from 0, and WORLD_SIZE for each"
         )
 
 
-def _from_environment(environment: Mapping[str, str], host: str) -> Placement:
-    job = find_job(environment)
-    if (launch := find_launch(environment)) is not None:
-        found = _launched(launch, job, host)
-    elif job is not None and in_slurm_step(environment):
-        found = _in_slurm_step(environment, job, host)
-    elif job is not None:
-        found = _in_job(job, host)
-    else:
-        found = Placement(host, leader=host)
-    if found.node >= found.nodes:
-        raise UsageError(
-            f"{found.origin}'s variables contradict each other: node {found.node} of {found.nodes},"
-            " counted from 0; unset what another job has left, or give --rank and --world_size"
-        )
-    return found
+def _in_loop(environment: Mapping[str, str], found: Placement) -> Placement | None:
+    """One of the processes that a loop of ssh, or pdsh, has started on the nodes."""
+    # Those of torchrun itself have a number among all processes, too; then its agents are nodes.
+    node = whole_number(environment, "GROUP_RANK RANK")
+    nodes = whole_number(environment, "GROUP_WORLD_SIZE WORLD_SIZE")
+    if node is None or nodes is None:
+        return None
+    local_rank = whole_number(environment, "LOCAL_RANK") or 0
+    return Placement(found.host, node, nodes, local_rank, job=found.job, origin=LOOP)
 
 
 def _in_slurm_step(environment: Mapping[str, str], job: Job, host: str) -> Placement:
@@ -135,7 +129,7 @@ def _in_slurm_step(environment: Mapping[str, str], job: Job, host: str) -> Place
     if node is None or nodes is None:
         raise UsageError(
             "$SLURM_NODEID or $SLURM_STEP_NUM_NODES is not set in a Slurm step, where Slurm sets "
-            "it; pass it on to this process, or give --rank and --world_size"
+            "it; pass it on to this process"
         )
     restart = environment.get("SLURM_RESTART_COUNT") or 0
     return Placement(

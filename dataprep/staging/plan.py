@@ -9,17 +9,16 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from dataprep.errors import StagingError
 from dataprep.sealed.part import NAME as PART
 from dataprep.sealed.set import NAME as MANIFEST
-from dataprep.staging.inventory import Inventory, SourceFile, read_inventory
-from dataprep.staging.node_dir.directory import StageDirectory
-from dataprep.staging.node_dir.sentinel import PLANNED, other_jobs, read_sentinel
+from dataprep.staging.directory import StageDirectory
 from dataprep.staging.placement import Placement, require_node
 from dataprep.staging.request import StageRequest
 from dataprep.staging.selection import Selection, Share, select
+from dataprep.staging.sentinel import PLANNED, other_jobs, read_sentinel
+from dataprep.staging.source import Inventory, SourceFile, read_inventory
 from dataprep.system.filesystems import (
     Scratch,
     filesystem_of,
@@ -33,18 +32,6 @@ from dataprep.system.messages import printable
 _LONGEST_NAME = 100
 
 
-class Target(NamedTuple):
-    """Where the copy goes.
-
-    Attributes:
-        path: absolute; the files go directly into it. It need not exist.
-        why: what chose it, for messages: ``--to``, ``$SLURM_TMPDIR``.
-    """
-
-    path: Path
-    why: str
-
-
 @dataclass(frozen=True, slots=True)
 class StagePlan:
     """What is to be where: one node's part of one call.
@@ -54,14 +41,14 @@ class StagePlan:
         placement: which node this is, of which job.
         inventory: what there is in the source.
         selection: what of it this node gets.
-        target: where it goes.
+        target: where it goes, an absolute path, and what chose it; it need not exist.
     """
 
     request: StageRequest
     placement: Placement
     inventory: Inventory
     selection: Selection
-    target: Target
+    target: Scratch
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -104,7 +91,7 @@ def share_of(request: StageRequest, placement: Placement) -> Share | None:
     return Share(placement.node, placement.nodes)
 
 
-def find_place(request: StageRequest, placement: Placement) -> Target:
+def find_place(request: StageRequest, placement: Placement) -> Scratch:
     """Where the copy goes; nothing is made.
 
     Raises:
@@ -129,7 +116,7 @@ def find_target(
     *,
     shared: bool = False,
     environment: Mapping[str, str] = os.environ,
-) -> Target:
+) -> Scratch:
     """Choose where the copy goes: ``--to``, or this job's own directory in the node's scratch.
 
     A variable that sites set for nothing but node-local scratch is a promise: if its directory
@@ -150,11 +137,11 @@ def find_target(
                 f"{printable(str(path))} (--to) is on {kind}, which other nodes share; name "
                 "node-local storage with --to"
             )
-        return Target(path, "--to")
+        return Scratch("--to", path, promised=True)
     scratch = _choose(environment)
     job = "shared" if shared else _component(placement.job or "nojob")
     path = scratch.path / f"dataprep-{_component(user_name())}" / job / _component(name)
-    return Target(path, scratch.why)
+    return scratch._replace(path=path)
 
 
 def _choose(environment: Mapping[str, str]) -> Scratch:

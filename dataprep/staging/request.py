@@ -6,10 +6,11 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 from dataprep.errors import UsageError
-from dataprep.staging.node_dir.paths import Verify
+
+Verify = Literal["none", "copy", "reread"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +26,6 @@ class StageRequest:
         verify: see `dataprep.staging.copying.copy_files`.
         bandwidth: bytes a second that a node reads at most; None for no bound.
         broadcast: whether every byte is read once and travels on through MPI.
-        rank: ``--rank``, this node's index.
-        world_size: ``--world_size``, how many nodes there are.
         rendezvous: ``HOST:PORT`` where nodes meet, ``none``, or None to take the scheduler's.
         rendezvous_seconds: how long nodes wait for each other.
     """
@@ -39,8 +38,6 @@ class StageRequest:
     verify: Verify = "copy"
     bandwidth: float | None = None
     broadcast: bool = False
-    rank: int | None = None
-    world_size: int | None = None
     rendezvous: str | None = None
     rendezvous_seconds: float = 300.0
 

@@ -22,11 +22,11 @@ from types import FrameType
 from typing import Self
 
 from dataprep.errors import DataprepError, NoRoomError, StagingError, StoppedError, UsageError
-from dataprep.staging.node_dir.cleaning import clean
-from dataprep.staging.node_dir.directory import StageDirectory, private_name
-from dataprep.staging.placement import Placement, find_placement
+from dataprep.staging.cleaning import clean
+from dataprep.staging.directory import StageDirectory, private_name
+from dataprep.staging.handshake import SECRET
+from dataprep.staging.placement import LOOP, Placement, find_placement
 from dataprep.staging.plan import find_place
-from dataprep.staging.rendezvous import SECRET
 from dataprep.staging.request import StageReporter, StageRequest
 from dataprep.staging.schedulers import Job, find_job, short_name
 from dataprep.staging.stage import stage
@@ -66,10 +66,10 @@ def run_on_copy(
     """
     if shutil.which(command[0]) is None:
         raise UsageError(f"there is no program {printable(command[0])} to run; check the PATH")
-    placement = find_placement(rank=request.rank, world_size=request.world_size)
+    placement = find_placement()
     job = find_job(os.environ)
     with _Signals() as signals:
-        if job is None or placement.step is not None or request.rank is not None:
+        if job is None or placement.step is not None or placement.origin == LOOP:
             return _run_here(placement, request, command, reporter, signals, keep=keep)
         return _run_on_nodes(job, command, words, signals, keep=keep)
 

@@ -221,10 +221,7 @@ def whole_number(environment: Mapping[str, str], names: str) -> int | None:
     if text is None:
         return None
     if not (text.isascii() and text.isdigit() and len(text) <= _LONGEST_NUMBER):
-        raise UsageError(
-            f"${name} is {text[:50]!r}, expected a number; correct or unset it, or give --rank and "
-            "--world_size"
-        )
+        raise UsageError(f"${name} is {text[:50]!r}, expected a number; correct or unset it")
     return int(text)
 
 

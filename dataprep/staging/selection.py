@@ -9,7 +9,7 @@ from heapq import heapreplace
 
 from dataprep.errors import UsageError
 from dataprep.sealed.set import meant_split
-from dataprep.staging.inventory import Inventory, SourceFile
+from dataprep.staging.source import Inventory, SourceFile
 from dataprep.system.messages import counted, printable, some_of
 from dataprep.system.state_files import encode
 from dataprep_schemas.manifest import Manifest

@@ -13,14 +13,14 @@ from dataprep.errors import DataprepError, NoRoomError, StagingError, UsageError
 from dataprep.staging import mpi
 from dataprep.staging.agreement import Peers
 from dataprep.staging.copier import Copier
-from dataprep.staging.node_dir.directory import StageDirectory, private_name
-from dataprep.staging.node_dir.node_lock import node_lock
-from dataprep.staging.node_dir.sentinel import read_sentinel
+from dataprep.staging.copying import Progress
+from dataprep.staging.directory import StageDirectory, private_name
+from dataprep.staging.node_lock import node_lock
 from dataprep.staging.placement import Placement, find_placement
 from dataprep.staging.plan import StagePlan, find_place, make_plan, share_of
-from dataprep.staging.progress import Progress
 from dataprep.staging.rendezvous import connected
 from dataprep.staging.request import StageReporter, StageRequest
+from dataprep.staging.sentinel import read_sentinel
 from dataprep.system.messages import one_line
 from dataprep_schemas.state import Outcome
 
@@ -41,7 +41,7 @@ def stage(request: StageRequest, reporter: StageReporter) -> Path:
         DataprepError: the copy could not be made here; or, as far as the nodes can talk with
             each other, not on another node.
     """
-    placement = find_placement(rank=request.rank, world_size=request.world_size)
+    placement = find_placement()
     share_of(request, placement)  # before anything is made
     reason = mpi.unavailable() if request.broadcast else ""
     if reason is None:
@@ -73,13 +73,12 @@ def _stage_by_reading(request: StageRequest, placement: Placement, reporter: Sta
         raise
     with directory:
         progress = Progress(reporter if placement.node == 0 else None)
-        quiet = placement.node != 0  # thousands of processes need not say that they wait
-        on_wait = (lambda _: None) if quiet else reporter.line
-        with elected(directory, request, placement, progress, on_wait) as tell:
+        on_wait = _on_wait(reporter, placement.node)
+        with elected(directory, request, placement, on_wait) as tell:
             if tell is not None:
                 with connect(progress) as peers:
                     plan = plan or make_plan(request, placement)
-                    Copier(plan, directory, peers, progress, reporter).run(tell)
+                    Copier(plan, directory, peers, progress, reporter, on_wait).run(tell)
         directory.check_current()  # other nodes may have been waited for
     return place
 
@@ -95,9 +94,15 @@ def _stage_by_broadcast(
                 request, replace(placement, node=peers.index, nodes=peers.count, doubt=None)
             )
             progress = Progress(reporter if peers.index == 0 else None)
-            Copier(plan, directory, peers, progress, reporter).run()
+            on_wait = _on_wait(reporter, peers.index)
+            Copier(plan, directory, peers, progress, reporter, on_wait).run()
             directory.check_current()
     return place
+
+
+def _on_wait(reporter: StageReporter, node: int) -> Callable[[str], None]:
+    """Only the first node says that it waits: thousands of processes need not."""
+    return reporter.line if node == 0 else lambda _: None
 
 
 @contextmanager
@@ -105,16 +110,12 @@ def elected(
     directory: StageDirectory,
     request: StageRequest,
     placement: Placement,
-    progress: Progress,
     on_wait: Callable[[str], None],
 ) -> Iterator[Callable[[], None] | None]:
     """Be the one process of a launch on this node that does the work, or wait until it is done.
 
     Where no launcher names its launch, the processes learn nothing from each other: each looks for
     itself what is there.
-
-    Args:
-        progress: of the one that is elected, for the others.
 
     Yields:
         If this process is to do the work, what it must call as soon as all is well here; what
@@ -149,15 +150,14 @@ def elected(
     name = private_name(_LAUNCH, launch)
     with node_lock(
         directory, done=lambda: settled() is not None, on_wait=on_wait, name=name
-    ) as lock:
-        if lock is None:
+    ) as held:
+        if not held:
             seen = settled()
             if seen is not None and seen.error is not None:
                 kinds = {kind.exit_code: kind for kind in (NoRoomError, UsageError)}
                 raise kinds.get(seen.exit_code, StagingError)(seen.error)
             yield None
             return
-        progress.tell(lock)
         try:
             yield tell
         except BaseException as error:

@@ -9,17 +9,14 @@ from dataprep.errors import DatasetError
 from dataprep.sealed.part import NAME as PART
 from dataprep.sealed.part import described
 from dataprep.sealed.set import SealedSet
-from dataprep.staging.copying import default_streams, rehash_files
-from dataprep.staging.inventory import SourceFile
-from dataprep.staging.node_dir.directory import StageDirectory
-from dataprep.staging.node_dir.node_lock import describe_holder
-from dataprep.staging.node_dir.sentinel import (
+from dataprep.staging.directory import StageDirectory
+from dataprep.staging.node_lock import describe_holder
+from dataprep.staging.sentinel import (
     changed_files,
     other_jobs,
     planned_paths,
     read_sentinel,
 )
-from dataprep.staging.progress import Progress
 from dataprep.system.messages import counted, one_line, printable, sized, some_of
 
 
@@ -36,11 +33,9 @@ class StagedStatus:
         bytes: of all files of a whole copy.
         job: the scheduler's job that staged it; None if none did.
         shared: whether other jobs may use it.
-        changed: files that were changed since: of another size or time, or, where they were read
-            again, of another hash.
-        reread: how many files were read again, and are what was copied; None if none was to be.
+        changed: files that were changed since: of another size or time.
         users: the jobs that use a shared copy.
-        holder: who is working on it, and how far they are; None if nobody is.
+        holder: who is working on it; None if nobody is.
         exists: whether anything was staged here.
     """
 
@@ -56,7 +51,6 @@ class StagedStatus:
     users: tuple[str, ...] = ()
     holder: str | None = None
     exists: bool = True
-    reread: int | None = None
 
     def __str__(self) -> str:
         """A few lines for a person."""
@@ -79,13 +73,8 @@ class StagedStatus:
             )
         lines = [f"{printable(str(self.place))}: {what}"]
         if self.changed:
-            changed = some_of(self.changed)
-            again = "" if self.reread is None else " --verify reread"
-            lines.append(f"changed since: {changed}; the same dataprep stage{again} mends them")
-        if self.reread is not None and self.source is not None:
             lines.append(
-                f"read again: {self.reread} of {counted(self.files, 'file')} have the hash they "
-                "were copied with"
+                f"changed since: {some_of(self.changed)}; the same dataprep stage mends them"
             )
         if self.users:
             lines.append(f"used by: {some_of(self.users)}")
@@ -94,11 +83,8 @@ class StagedStatus:
         return "\n".join(map(one_line, lines))
 
 
-def read_staged(path: Path, *, reread: bool = False) -> StagedStatus:
-    """Look at a target.
-
-    Args:
-        reread: read every file whose hash is known; otherwise sizes and times must do.
+def read_staged(path: Path) -> StagedStatus:
+    """Look at a target, without reading any of its files.
 
     Raises:
         StagingError: what is there is not safe to look at.
@@ -111,18 +97,7 @@ def read_staged(path: Path, *, reread: bool = False) -> StagedStatus:
         if sentinel is None:
             planned = len(planned_paths(directory) - {PART})
             return StagedStatus(path, files=planned, holder=holder)
-        changed = {*changed_files(directory, sentinel.files)}
-        good: set[str] | None = None
-        if reread:
-            known = [
-                SourceFile(file.path, file.bytes, file.sha256)
-                for file in sentinel.files
-                if file.sha256 is not None
-            ]
-            streams = default_streams()
-            found = rehash_files(directory.descriptor, known, streams=streams, progress=Progress())
-            good = {file.path for file in found}
-            changed |= {file.path for file in known} - good
+        changed = changed_files(directory, sentinel.files)
         return StagedStatus(
             place=path,
             is_whole=not changed,
@@ -135,7 +110,6 @@ def read_staged(path: Path, *, reread: bool = False) -> StagedStatus:
             changed=tuple(sorted(changed)),
             users=tuple(other_jobs(directory, None)),
             holder=holder,
-            reread=None if good is None else len(good),
         )
 
 

@@ -319,14 +319,6 @@ class Failure(State, frozen=True, tag="dataprep-failure-2"):
     traceback: str
 
 
-class CopierNote(Struct, frozen=True):
-    """Who works on a copy, and how far they are; overwritten in place."""
-
-    pid: int
-    host: str
-    progress: str
-
-
 class Marker(Struct, frozen=True, forbid_unknown_fields=True):
     """Who holds an output directory; see `dataprep.jobs.lock`.
 

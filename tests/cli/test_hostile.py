@@ -219,7 +219,7 @@ def say_hostile_things(manifest: dict[str, Any]) -> None:
     [
         *(["verify"], ["verify", "--json"], ["inspect"], ["inspect", "--json"], ["status"]),
         *(["lint"], ["lint", "--json"], ["preview", "--split", "train"], ["card"], ["report"]),
-        *(["stage", "--share", "node", "--rank", "0", "--world_size", "9"], ["stage"]),
+        *(["stage", "--share", "node"], ["stage"]),
         *(["stage", "--split", "train"], ["stage", "--status"], ["diff"], ["convert"]),
     ],
     ids=" ".join,

@@ -16,7 +16,8 @@ from dataprep.jobs import clearing, commit, engine, identity, merge, prepare, se
 from dataprep.jobs.lock import Lease
 from dataprep.review import report
 from dataprep.sinks import hashed_file
-from dataprep.staging import copier, writing
+from dataprep.staging import copying
+from dataprep.staging.directory import StageDirectory
 from dataprep.system.durable_files import sync_directory, write_durably
 from dataprep.system.state_files import write_state
 from dataprep.tables import sealing
@@ -134,8 +135,11 @@ MUTANTS: dict[str, tuple[str, Plant]] = {
     "the journal is not flushed": ("append", instead(merge, "write_state", torn)),
     "the journal's directory is not flushed": ("append", instead(merge, "sync_directory", nothing)),
     "the journal is forgotten": ("append", instead(engine, "finish_merge", nothing)),
-    "copies are not flushed": ("stage", unflushed(writing)),
-    "the old sentinel stays": ("stage-overwritten", instead(copier, "remove_sentinel", nothing)),
+    "copies are not flushed": ("stage", unflushed(copying)),
+    "the old sentinel stays": (
+        "stage-overwritten",
+        instead(StageDirectory, "remove_private", nothing),
+    ),
     "a report is written in place": ("report", instead(report, "write_durably", in_place)),
 }
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import socket
 import zlib
 from contextlib import suppress
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import msgspec
 
 from dataprep.staging.agreement import Hello, NodeStart
-from dataprep.staging.rendezvous import as_link, prove, receive
+from dataprep.staging.handshake import prove, receive
 
 _MOST = 1 << 16
 
@@ -31,7 +32,7 @@ def meet(data: bytes, _: Path) -> None:
         with suppress(BlockingIOError):  # what there is room for
             theirs.send(framed if zlib.crc32(data) & 1 else data)
         theirs.shutdown(socket.SHUT_WR)
-        with as_link(ours) as link, suppress(OSError, ValueError):
+        with Connection(ours.detach()) as link, suppress(OSError, ValueError):
             if zlib.crc32(data) & 1:
                 receive(link)
             else:

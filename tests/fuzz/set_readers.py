@@ -31,7 +31,7 @@ from dataprep.sealed.set import NAME
 from dataprep.sinks import DatasetInfo, ShardName, Sink
 from dataprep.sinks.testing import CASES, Case
 from dataprep.sinks.tfrecord import masked_crc
-from dataprep.staging.inventory import read_inventory
+from dataprep.staging.source import read_inventory
 from dataprep.system.state_files import encode
 from dataprep_schemas.state import Part
 from tests.conftest import write_tiny_raw

@@ -19,9 +19,8 @@ from dataprep.review.card import full_card, readme
 from dataprep.review.loaders import loaders
 from dataprep.review.preview import preview
 from dataprep.sealed.set import SealedSet
-from dataprep.staging.inventory import SourceFile
-from dataprep.staging.reading import SourceReader
-from dataprep.staging.writing import TargetWriter
+from dataprep.staging.copying import TargetWriter
+from dataprep.staging.source import SourceFile, SourceReader
 from dataprep.system.messages import one_line, printable
 from dataprep_schemas.manifest import File, Manifest, Shard, SinkConfig
 from tests.conftest import Made

@@ -13,8 +13,8 @@ import dataprep
 from dataprep.errors import DatasetError, UsageError
 from dataprep.sealed.part import has_part, read_part
 from dataprep.sealed.set import SealedSet
-from dataprep.staging.inventory import read_inventory
 from dataprep.staging.selection import Share, select
+from dataprep.staging.source import read_inventory
 from dataprep.system.state_files import write_state
 from tests.conftest import Cli, Made
 from tests.forging import rehashed

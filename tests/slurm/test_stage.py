@@ -119,45 +119,6 @@ def test_a_node_whose_copier_is_killed_ends_the_job_and_has_nothing_half_done(
     assert again.code == 0, again.out
 
 
-def test_a_node_that_is_too_full_keeps_all_from_copying(cluster: Cluster, plain: Path) -> None:
-    cluster.fill("n1", but=7_000_000)
-    script = job(f"srun -n4 dataprep stage {plain} || echo code $?")
-    ended = cluster.wait(cluster.submit(script))
-    assert "code 4" in ended.out, ended.out
-    errors = [line for line in ended.out.splitlines() if "dataprep: error: " in line]
-    assert len(errors) == 4, ended.out
-    for line in errors:
-        assert "n1" in line
-        assert " MB needed in " in line
-    for node in NODES:
-        assert staged(cluster, node).keys() <= {""}  # what is not in a copy: the others' file
-
-
-def test_two_jobs_on_a_node_share_a_copy_if_they_say_so(cluster: Cluster, plain: Path) -> None:
-    stage = f"dataprep stage {plain} --shared"
-    slow = "--bandwidth 4000000"
-
-    def until(name: str) -> str:
-        return f"until [ -e '{cluster.root}/{name}' ]; do sleep 0.1; done"
-
-    copies = job(f"{stage} {slow} && {until('both')} && {stage} --clean", nodes=1)
-    first = cluster.submit(copies, "--nodelist=n0")
-    cluster.until(lambda: any(".partial" in name for name in cluster.listing("n0")))
-    uses = job(
-        f"{stage} --print_dir && touch '{cluster.root}/both' && {until('end')} && {stage} --clean",
-        nodes=1,
-    )
-    second = cluster.submit(uses, "--nodelist=n0")
-    ended = cluster.wait(first)
-    assert ended.code == 0, ended.out
-    assert staged(cluster, "n0") == digests(plain)  # the first has cleaned, the second uses it
-    (cluster.root / "end").touch()
-    ended = cluster.wait(second)
-    assert ended.code == 0, ended.out
-    assert "copied to" not in ended.out
-    assert staged(cluster, "n0") == {}
-
-
 def test_of_overlapping_jobs_that_share_a_copy_the_last_one_cleans(
     cluster: Cluster, plain: Path
 ) -> None:

@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,13 +19,24 @@ from tests.conftest import Result
 from tests.faults.conftest import eventually, small_disk
 from tests.staging.staged_sets import Sets, arrived, make_sets, partials
 
-__all__ = ["ONE_STREAM", "Call", "Forks", "Midway", "eventually", "free_port", "small_disk"]
+__all__ = [
+    "ONE_STREAM",
+    "AsNode",
+    "Call",
+    "Forks",
+    "Midway",
+    "eventually",
+    "free_port",
+    "small_disk",
+]
 
 # Variables by which schedulers and launchers speak, and those that name scratch.
 _SPOKEN = re.compile(
     r"(SLURM|SBATCH|SRUN|PBS|LSB|LSF|OMPI|PRTE|PMIX?|PALS|MPI|HYDRA|JSM|FLUX|TM)_.*"
-    r"|DATAPREP_SCRATCH|LOCAL_SCRATCH"
+    r"|DATAPREP_SCRATCH|LOCAL_SCRATCH|(GROUP_|LOCAL_)?(RANK|WORLD_SIZE)"
 )
+
+AsNode = Callable[[int, int], None]
 
 # Has everything imported, and forks a process a call.
 _FORKS = """
@@ -240,6 +251,17 @@ def outside(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if _SPOKEN.fullmatch(name):
             monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def as_node(monkeypatch: pytest.MonkeyPatch) -> AsNode:
+    """Be one of several nodes, as a loop of ssh says it, none of which meets another."""
+
+    def be(node: int, nodes: int) -> None:
+        monkeypatch.setenv("RANK", str(node))
+        monkeypatch.setenv("WORLD_SIZE", str(nodes))
+
+    return be
 
 
 @pytest.fixture

@@ -5,15 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from dataprep.staging.progress import Progress
-from tests.conftest import Cli, Made, Raw, Result, hashes, make, write_tiny_raw
+from dataprep.staging.copying import Progress
+from tests.conftest import Made, Raw, Result, hashes, make, write_tiny_raw
 
 PRIVATE = ".dataprep-stage"
 SHARDS = {"train": 7, "validation": 3}
@@ -34,23 +33,6 @@ def make_sets(path: Path) -> Sets:
     shards = ",".join(f"{split}={count}" for split, count in SHARDS.items())
     raw = Raw(path / "raw", ("--num_shards", shards, "--workers", "1"))
     return Sets(make(raw, path / "first"), make(raw, path / "anew", "--seed", 9))
-
-
-def grow(made: Made, out: Path, raw: Path) -> None:
-    """Append images to a copy of a data set: 2 to one class, and 4 to validation."""
-    more = replace(made.raw.copy(raw), options=("--workers", "1"))
-    folder = next((raw / "train").iterdir())
-    for number in range(4):
-        shutil.copy(
-            raw / "validation" / f"ILSVRC2012_val_{1 + number:08d}.JPEG",
-            raw / "validation" / f"ILSVRC2012_val_{10 + number:08d}.JPEG",
-        )
-    for number in range(2):
-        shutil.copy(
-            folder / f"{folder.name}_{number}.JPEG", folder / f"{folder.name}_{100 + number}.JPEG"
-        )
-    result = Cli()(*more.command(out, "--append"))
-    assert result.code == 0, result
 
 
 def named(source: Path, *splits: str) -> dict[str, str]:

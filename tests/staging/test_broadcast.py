@@ -21,8 +21,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataprep.staging.broadcast import Chunk, chunks
-from dataprep.staging.inventory import SourceFile
 from dataprep.staging.mpi import unavailable
+from dataprep.staging.source import SourceFile
 
 _PROGRAM = Path(__file__).parent / "mpi_programs" / "nodes.py"
 _CHUNK = 1 << 16
@@ -155,9 +155,6 @@ def _clusters(path: Path) -> dict[str, Cluster]:
         ),
         "full": Cluster(path, files, {2: {"limit": 10 * _CHUNK}}),
         "flipped": Cluster(path, files, absent={"a/large": bytes(flipped)}),
-        "vanished": Cluster(
-            path, files, absent={"m": bytes(2 * _CHUNK)}, options={"verify": "none"}
-        ),
         "signal": Cluster(
             path, files, {3: {"signal at": 5 * _CHUNK, "signal": int(signal.SIGTERM)}}
         ),
@@ -237,13 +234,6 @@ def test_a_flipped_byte_in_the_source_ends_all(played: dict[str, Cluster]) -> No
     cluster.check_whole_or_absent()
 
 
-def test_a_source_file_that_has_vanished_ends_all(played: dict[str, Cluster]) -> None:
-    cluster = played["vanished"]
-    for error in cluster.errors():
-        assert "m: No such file" in error
-    cluster.check_whole_or_absent()  # though nothing is hashed
-
-
 def test_a_signal_to_one_node_stops_all(played: dict[str, Cluster]) -> None:
     cluster = played["signal"]
     assert cluster.results[3]["kind"] == "StoppedError"
@@ -288,7 +278,7 @@ def test_a_node_that_is_killed_ends_all_and_leaves_nothing_wrong(tmp_path: Path)
 _FULL_AT_ONCE = """
 import os
 from dataprep.errors import NoRoomError
-from dataprep.staging.node_dir.directory import StageDirectory
+from dataprep.staging.directory import StageDirectory
 def make(path):
     raise NoRoomError(f"{path} is full")
 if os.environ["OMPI_COMM_WORLD_RANK"] == "0":

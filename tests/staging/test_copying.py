@@ -1,13 +1,11 @@
-"""Copying in streams: everything arrives, the first failure stops all, nothing half-done stays."""
+"""Copying: nothing under a final name but what was proven, and the first failure stops all."""
 
 from __future__ import annotations
 
 import errno
 import hashlib
 import os
-import signal
-import subprocess
-import sys
+import random
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -18,10 +16,193 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataprep.errors import StagingError
-from dataprep.staging.copying import copy_files, in_order
-from dataprep.staging.inventory import SourceFile
+from dataprep.staging.copying import TargetWriter, copy_files, in_order, rehash_files
+from dataprep.staging.directory import partial_name, remove_files
+from dataprep.staging.request import Verify
+from dataprep.staging.source import SourceFile
+from dataprep.system import state_files
 from dataprep_schemas.state import CopiedFile
 from tests.staging.staged_sets import Counting
+
+_DATA = random.Random(0).randbytes(10_000)  # the same in every worker: it is in names of tests
+_SHA256 = hashlib.sha256(_DATA).hexdigest()
+_SOURCE = Path("/lustre/set")
+
+
+def write(
+    target: int,
+    path: str,
+    *,
+    data: bytes = _DATA,
+    sha256: str | None = _SHA256,
+    verify: Verify = "copy",
+) -> CopiedFile:
+    file = SourceFile(path, len(_DATA), sha256)
+    with TargetWriter(target, file, source=_SOURCE, verify=verify) as writer:
+        for offset in range(0, len(data), 3000):
+            writer.write(data[offset : offset + 3000], offset)
+        return writer.finish()
+
+
+def tree(place: Path) -> list[str]:
+    return sorted(str(path.relative_to(place)) for path in place.rglob("*"))
+
+
+@pytest.mark.parametrize("verify", ["copy", "reread"])
+def test_a_flipped_byte_in_the_source_is_found(place: Path, target: int, verify: Verify) -> None:
+    damaged = bytearray(_DATA)
+    damaged[5000] ^= 1
+    (place / "shard").write_bytes(b"an earlier one")
+    with pytest.raises(StagingError) as raised:
+        write(target, "shard", data=bytes(damaged), verify=verify)
+    assert str(raised.value) == (
+        f"/lustre/set/shard has SHA-256 {hashlib.sha256(damaged).hexdigest()}, expected {_SHA256}: "
+        "it was damaged or changed; run dataprep verify /lustre/set"
+    )
+    assert (place / "shard").read_bytes() == b"an earlier one"
+    assert tree(place) == ["shard"]
+
+
+def test_storage_that_gives_back_something_else_is_found_by_reading_it_back(
+    place: Path, target: int
+) -> None:
+    file = SourceFile("shard", len(_DATA), _SHA256)
+    with TargetWriter(target, file, source=_SOURCE, verify="reread") as writer:
+        writer.write(_DATA, 0)
+        (partial,) = place.iterdir()
+        with partial.open("r+b") as other:
+            other.seek(7)
+            other.write(bytes([_DATA[7] ^ 1]))
+        with pytest.raises(StagingError, match="this node's storage gives back other bytes"):
+            writer.finish()
+    assert tree(place) == []
+
+
+def test_a_name_that_fills_its_file_system_s_limit_lands_too(place: Path, target: int) -> None:
+    name = "ä" * 127 + "x"
+    write(target, name)
+    assert tree(place) == [name]
+
+
+# --- what is in the way ---
+
+
+def test_a_planted_link_is_not_followed(place: Path, target: int, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (place / "train").symlink_to(outside)
+    (place / "shard").symlink_to(outside / "victim")
+    with pytest.raises(StagingError, match=r"writing train/shard: .* another place"):
+        write(target, "train/shard")
+    write(target, "shard")  # the link itself is replaced
+    assert list(outside.iterdir()) == []
+    assert not (place / "shard").is_symlink()
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, Path.touch], ids=["directory", "file"])
+def test_what_is_in_the_way_is_kept_and_named(place: Path, target: int, make) -> None:
+    make(place / "a")
+    path = "a" if (place / "a").is_dir() else "a/b"
+    with pytest.raises(StagingError, match=f"{place}: .* writing {path}: .* another place"):
+        write(target, path)
+    assert tree(place) == ["a"]
+
+
+@pytest.mark.parametrize("path", ["../a", "a/../../b", "/a", "", "a//b", "./a"])
+def test_a_path_that_leads_out_is_refused(place: Path, target: int, path: str) -> None:
+    with pytest.raises(StagingError, match="no path below a directory"):
+        write(target, path)
+    assert tree(place) == []
+    assert tree(place.parent) == ["target"]
+
+
+@pytest.mark.parametrize(
+    ("call", "number", "says"),
+    [
+        ("pwrite", errno.ENOSPC, "no space left (No space left on device); free some"),
+        ("fsync", errno.EDQUOT, "no space left (Disk quota exceeded); free some"),
+        ("fsync", errno.EIO, "Input/output error; mend that"),
+        ("replace", errno.EACCES, "Permission denied; mend that, or choose another"),
+    ],
+    ids=["full", "quota", "failing", "denied"],
+)
+def test_what_the_target_refuses_is_one_line_and_leaves_nothing(
+    place: Path, target: int, monkeypatch: pytest.MonkeyPatch, call: str, number: int, says: str
+) -> None:
+    def failing(*_: object, **__: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, call, failing)
+    with pytest.raises(StagingError) as raised:
+        write(target, "shard")
+    assert says in str(raised.value)
+    assert str(place) in str(raised.value)
+    assert "\n" not in str(raised.value)
+    assert tree(place) == []
+
+
+# --- what is there already ---
+
+
+def test_a_file_that_is_there_is_believed_only_with_the_right_hash(
+    place: Path, target: int, tmp_path: Path
+) -> None:
+    good = [write(target, f"train/shard-{number}") for number in range(3)]
+    (tmp_path / "same").write_bytes(_DATA)
+    (place / "link").symlink_to(tmp_path / "same")
+    os.mkfifo(place / "pipe")
+    (place / "damaged").write_bytes(_DATA[:-1] + bytes([_DATA[-1] ^ 1]))
+    names = [*(file.path for file in good), "link", "pipe", "damaged", "absent", "train"]
+    files = [SourceFile(name, len(_DATA), _SHA256) for name in names]
+    progress = Counting()
+    found = rehash_files(target, files, streams=3, progress=progress)
+    assert sorted(file.path for file in found) == [file.path for file in good]
+    assert progress.done == 4 * len(_DATA)
+    progress.stop(StagingError("another node failed"))
+    with pytest.raises(StagingError, match="another node failed"):
+        rehash_files(target, files, streams=2, progress=progress)
+
+
+def test_what_killed_copiers_left_is_removed_and_nothing_else(
+    place: Path, target: int, tmp_path: Path
+) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (place / "train").mkdir()
+    (place / "link").symlink_to(outside)
+    names = (partial_name("a"), partial_name("c"), "a.partial", ".a.partial", "a")
+    for directory in (place, place / "train", outside):
+        for name in names:
+            (directory / name).touch()
+    remove_files(target, ["train/a", "a", "b", "absent/c", "link/a"], finished=False)
+    kept = names[1:]  # c is nobody's, or another program's
+    assert tree(place) == sorted([*kept, "link", "train", *(f"train/{name}" for name in kept)])
+    assert len(list(outside.iterdir())) == len(names)
+
+
+# --- reading it back ---
+
+
+def test_a_stop_ends_reading_it_back(
+    place: Path, target: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state_files, "_READ", 4096)
+    looks: list[int] = []
+
+    def check() -> None:
+        looks.append(1)
+        if len(looks) == 2:
+            raise StagingError("another node failed")
+
+    file = SourceFile("shard", len(_DATA), _SHA256)
+    with TargetWriter(target, file, source=_SOURCE, verify="reread", check=check) as writer:
+        writer.write(_DATA, 0)
+        assert looks == []
+        with pytest.raises(StagingError, match="another node failed"):
+            writer.finish()
+    assert len(looks) == 2  # of three pieces
+    assert tree(place) == []
+
 
 _PIECE = 1 << 22
 _SIZES = {
@@ -143,58 +324,6 @@ def test_no_descriptor_and_no_thread_is_left(source: Path, place: Path, target: 
     with pytest.raises(StagingError, match="Is a directory"):
         copy(source, files, target, streams=1)
     assert (len(list(Path("/proc/self/fd").iterdir())), threading.active_count()) == before
-
-
-_INTERRUPTED = """
-import os, signal, sys
-from pathlib import Path
-from dataprep.staging.copying import copy_files
-from dataprep.staging.inventory import SourceFile
-from dataprep.staging.progress import Progress
-
-class Stopped(Exception):
-    pass
-
-class Saying(Progress):
-    def advance(self, count):
-        print("piece", flush=True)
-        super().advance(count)
-
-def stop(*_):
-    raise Stopped
-
-signal.signal(signal.SIGTERM, stop)
-source, place = map(Path, sys.argv[1:])
-names = ["huge", "val/deep/down", "train/piece"]
-files = [SourceFile(name, (source / name).stat().st_size) for name in names]
-target = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
-try:
-    copy_files(
-        source, files, target, verify="copy", streams=2, on_copied=print,
-        progress=Saying(), bandwidth=8 << 20,
-    )
-except (Stopped, KeyboardInterrupt) as error:
-    print(type(error).__name__, sorted(os.listdir(place)))
-"""
-
-
-@pytest.mark.parametrize(
-    ("number", "name"), [(signal.SIGINT, "KeyboardInterrupt"), (signal.SIGTERM, "Stopped")]
-)
-def test_a_signal_stops_the_streams_and_leaves_nothing(
-    source: Path, place: Path, number: signal.Signals, name: str
-) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-c", _INTERRUPTED, source, place], stdout=subprocess.PIPE, text=True
-    )
-    with process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "piece\n"
-        process.send_signal(number)
-        last = process.stdout.read().splitlines()[-1]
-    assert last.startswith(name)
-    assert everything(place) == []
-    assert process.returncode == 0
 
 
 # --- the order, and how many ---

@@ -15,9 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataprep.errors import NoRoomError, StagingError
-from dataprep.staging.node_dir.directory import StageDirectory, private_name
-from dataprep.staging.node_dir.paths import PRIVATE
-from dataprep.staging.node_dir.sentinel import add_lease
+from dataprep.staging.directory import PRIVATE, StageDirectory, private_name
+from dataprep.staging.sentinel import add_lease
 from dataprep_schemas.state import JobLease
 
 STRANGER = 65534

@@ -11,11 +11,10 @@ import pytest
 
 from dataprep.errors import DataprepError, NoRoomError, StagingError, StoppedError, UsageError
 from dataprep.staging import stage as module
-from dataprep.staging.node_dir.directory import StageDirectory
-from dataprep.staging.node_dir.sentinel import remove_sentinel, write_sentinel
+from dataprep.staging.directory import StageDirectory
 from dataprep.staging.placement import Placement
-from dataprep.staging.progress import Progress
 from dataprep.staging.request import StageRequest
+from dataprep.staging.sentinel import SENTINEL
 from dataprep_schemas.state import Sentinel
 
 REQUEST = StageRequest(Path("/data/set"))
@@ -36,12 +35,14 @@ def works(
     rank: Placement = RANK,
 ) -> bool:
     """Whether this process is the one that does the work; with what it ends."""
-    with module.elected(directory, request, rank, Progress(), lambda _: None) as tell:
+    with module.elected(directory, request, rank, lambda _: None) as tell:
         if tell is None:
             return False
         if error is not None:
             raise error
-        write_sentinel(directory, Sentinel("/data/set", "d" * 64, "e" * 64, None, False, ()))
+        directory.write_private(
+            SENTINEL, Sentinel("/data/set", "d" * 64, "e" * 64, None, False, ())
+        )
         tell()
         return True
 
@@ -53,7 +54,7 @@ def test_whoever_comes_later_finds_the_work_done(directory: StageDirectory) -> N
     assert works(directory, rank=replace(RANK, step="slurm-1.1"))
     assert works(directory, request=replace(REQUEST, splits=("train",)))
     # It counts as long as there is a copy.
-    remove_sentinel(directory)
+    directory.remove_private(SENTINEL)
     assert works(directory)
 
 

@@ -18,19 +18,17 @@ from types import SimpleNamespace
 import pytest
 
 from dataprep.errors import StagingError
-from dataprep.staging.node_dir import node_lock as module
-from dataprep.staging.node_dir.directory import StageDirectory
-from dataprep.staging.node_dir.node_lock import LOCK, NodeLock, describe_holder, node_lock, try_lock
-from dataprep.staging.node_dir.paths import PRIVATE
+from dataprep.staging import node_lock as module
+from dataprep.staging.directory import PRIVATE, StageDirectory
+from dataprep.staging.node_lock import LOCK, describe_holder, node_lock, try_lock
 
 # Holds the lock, says so, does what it is told by its first argument, and waits to be killed.
 _HOLDER = """
 import pathlib, subprocess, sys
-from dataprep.staging.node_dir.directory import StageDirectory
-from dataprep.staging.node_dir.node_lock import node_lock
+from dataprep.staging.directory import StageDirectory
+from dataprep.staging.node_lock import node_lock
 with StageDirectory.make(pathlib.Path(sys.argv[1])) as directory:
-    with node_lock(directory) as lock:
-        lock.note("3.1 of 42.0 GB")
+    with node_lock(directory):
         if "child" in sys.argv:
             child = subprocess.Popen(["sleep", "600"], close_fds=False, stdout=subprocess.DEVNULL)
             print(child.pid, flush=True)
@@ -79,9 +77,7 @@ class Holder:
     def __init__(self, target: Path) -> None:
         self._stack = ExitStack()
         directory = self._stack.enter_context(StageDirectory.make(target))
-        lock = self._stack.enter_context(node_lock(directory))
-        assert isinstance(lock, NodeLock)
-        self.lock = lock
+        assert self._stack.enter_context(node_lock(directory))
 
     def release(self) -> None:
         self._stack.close()
@@ -106,8 +102,8 @@ def start(script: str, *words: object) -> subprocess.Popen[str]:
 def test_a_free_lock_is_taken_and_given_back(directory: StageDirectory) -> None:
     for _ in range(2):
         assert describe_holder(directory) is None
-        with node_lock(directory) as lock:
-            assert lock is not None
+        with node_lock(directory) as held:
+            assert held
             assert f"process {os.getpid()} on " in str(describe_holder(directory))
     assert describe_holder(directory) is None
 
@@ -121,40 +117,22 @@ def test_the_lock_of_a_killed_holder_is_free_even_if_its_child_lives_on(
         child = int(holder.stdout.readline())
         try:
             assert holder.stdout.readline() == "held\n"
-            said = rf"process {holder.pid} on .* \(3.1 of 42.0 GB\) is working on it"
+            said = rf"process {holder.pid} on .* is working on it"
             assert re.fullmatch(said, str(describe_holder(directory)))
-            with try_lock(directory) as none:
-                assert none is None
+            with try_lock(directory) as held:
+                assert not held
 
             def kill(line: str) -> None:
                 lines.append(line)
                 holder.kill()
 
-            with node_lock(directory, on_wait=kill) as lock:
-                assert lock is not None
+            with node_lock(directory, on_wait=kill) as held:
+                assert held
             os.kill(child, 0)  # still there
         finally:
             os.kill(child, signal.SIGTERM)
     assert lines[0].startswith(f"waiting for process {holder.pid} on ")
-    assert lines[0].endswith(f"(3.1 of 42.0 GB), which works on {target}")
-
-
-def test_notes_are_written_once_a_second(
-    directory: StageDirectory, holder: Holder, clock: Clock
-) -> None:
-    path = directory.path / PRIVATE / LOCK
-    holder.lock.note("1 GB")  # the first at once
-    first = path.read_bytes()
-    assert b"1 GB" in first
-    holder.lock.note("2 GB")
-    assert path.read_bytes() == first
-    clock.now += 1
-    holder.lock.note("x" * 5000)
-    assert b"xxx" in path.read_bytes()
-    clock.now += 1
-    holder.lock.note("\U0001f600" * 5000)
-    assert len(path.read_bytes()) == len(first)
-    assert "on " in str(describe_holder(directory))
+    assert lines[0].endswith(f", which works on {target}")
 
 
 def remove(target: Path) -> None:
@@ -196,8 +174,8 @@ def test_a_lock_on_a_removed_file_is_worth_nothing(
         (directory.path / PRIVATE / LOCK).unlink()
         holder.release()
 
-    with node_lock(directory, on_wait=clean) as lock:
-        assert lock is not None
+    with node_lock(directory, on_wait=clean) as held:
+        assert held
         assert describe_holder(directory) is not None  # it holds the file that has the name now
 
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataprep.errors import UsageError
-from dataprep.staging.placement import Placement, find_placement, require_node
+from dataprep.staging.placement import LOOP, Placement, find_placement, require_node
 from dataprep.staging.schedulers import expand_hosts, find_job, in_slurm_step
 
 # --- environments ---
@@ -119,8 +119,8 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {name: place / name for name in _FILES}
 
 
-def place(environment: Mapping[str, str], host: str = "n0", **options: int) -> Placement:
-    return find_placement(environment, hostname=host, **options)
+def place(environment: Mapping[str, str], host: str = "n0") -> Placement:
+    return find_placement(environment, hostname=host)
 
 
 def node_of(found: Placement) -> tuple[int, int, int]:
@@ -185,7 +185,9 @@ def test_what_would_be_a_guess_is_a_doubt(
 ) -> None:
     found = place({name: text.format(**written) for name, text in environment.items()}, host)
     assert (found.node, found.nodes, found.leader) == (0, 1, None)
-    with pytest.raises(UsageError, match=r"^--share .*--rank and --world_size$") as caught:
+    with pytest.raises(
+        UsageError, match=r"^--share .*RANK, from 0, and WORLD_SIZE for each$"
+    ) as caught:
         require_node(found, "--share")
     assert "\n" not in str(caught.value)
 
@@ -288,23 +290,36 @@ def test_the_job_the_launch_and_the_first_node_are_named(
     assert (found.origin, found.job, found.step, found.leader) == (origin, job, step, leader)
 
 
-# --- the user ---
+# --- a loop over the nodes ---
+
+
+def ranked(rank: int, world_size: int) -> dict[str, str]:
+    return {"RANK": str(rank), "WORLD_SIZE": str(world_size)}
 
 
 @pytest.mark.parametrize(
     ("environment", "job"),
-    [
-        ({}, None),
-        (open_mpi(5, 8, 1, 4), None),
-        (slurm_step(1, 1), "slurm-4711"),
-        ({**SLURM_JOB, "SLURM_NNODES": "x"}, None),  # makes no sense
-    ],
+    [({}, None), ({**PBS, "PBS_NODEFILE": "/no/such/file", "PBS_NODENUM": "1"}, "pbs-4711.server")],
 )
-def test_what_the_user_says_of_the_nodes_is_believed(
-    environment: dict[str, str], job: str | None
+def test_a_loop_tells_where_nothing_else_does(environment: dict[str, str], job: str | None) -> None:
+    found = place({**environment, **ranked(1, 5)})
+    assert found == Placement("n0", 1, 5, 0, job, None, None, LOOP)
+
+
+@pytest.mark.parametrize(
+    "environment", [slurm_step(1, 1), SLURM_BATCH, open_mpi(5, 8, 1, 4), {"RANK": "1"}]
+)
+def test_what_a_batch_script_exports_for_its_training_is_passed_over(
+    environment: dict[str, str],
 ) -> None:
-    found = place(environment, rank=1, world_size=5)
-    assert found == Placement("n0", 1, 5, 0, job, None, None, "--rank")
+    assert place({**ranked(3, 16), **environment} if len(environment) > 1 else environment) == (
+        place({name: text for name, text in environment.items() if name != "RANK"})
+    )
+
+
+def test_the_nodes_of_torchrun_are_its_agents() -> None:
+    agent = {"GROUP_RANK": "1", "GROUP_WORLD_SIZE": "2", "LOCAL_RANK": "3"}
+    assert node_of(place({**ranked(7, 8), **agent})) == (1, 2, 3)
 
 
 def test_a_number_without_end_is_none() -> None:
@@ -321,19 +336,6 @@ def test_more_hosts_than_there_are_anywhere_are_refused(hosts: str) -> None:
         expand_hosts(hosts)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"rank": 1}, "--rank and --world_size go together"),
-        ({"rank": 2, "world_size": 2}, "--rank 2 is not one of 2"),
-    ],
-    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
-)
-def test_what_the_user_cannot_mean_is_refused(options: dict[str, int], message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        place({}, **options)
-
-
 # --- contradictions ---
 
 
@@ -347,6 +349,7 @@ def test_what_the_user_cannot_mean_is_refused(options: dict[str, int], message: 
         ({**slurm_step(0), "SLURM_STEP_NODELIST": "n[2-x]"}, ["SLURM_STEP_NODELIST"]),
         (open_mpi(4, 4, 0, 1), ["Open MPI", "node 4 of 4"]),
         ({**open_mpi(0, 4, 0, 1), "OMPI_COMM_WORLD_SIZE": "x\ny"}, ["OMPI_COMM_WORLD_SIZE"]),
+        (ranked(2, 2), ["RANK", "node 2 of 2"]),
         ({"PBS_JOBID": "1", "PBS_NODENUM": "3", "PBS_NUM_NODES": "3"}, ["PBS", "node 3 of 3"]),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, list) else "",

@@ -16,7 +16,7 @@ import pytest
 
 from dataprep.api.progress import Reporter
 from dataprep.errors import StagingError
-from dataprep.staging.rendezvous import SECRET
+from dataprep.staging.handshake import SECRET
 from dataprep.staging.request import StageReporter, StageRequest
 from dataprep.staging.run import _Signals, run_on_copy
 from dataprep.staging.stage import stage
@@ -285,31 +285,3 @@ def test_the_last_process_of_a_node_cleans(job: Job, plain: Path) -> None:
     out, err = first.communicate(timeout=30)
     assert "data\n" in out, err
     assert job.left() == []
-
-
-@pytest.mark.parametrize("job", ["none"], indirect=True)
-def test_of_overlapping_jobs_that_share_a_copy_the_last_one_cleans(job: Job, plain: Path) -> None:
-    wait = 'until [ -e end ]; do sleep 0.05; done; ls "$DATA_DIR"'
-    step = {"STEP_ID": "0", "PROCID": "0", "NODEID": "0", "NNODES": "1", "JOB_ID": "1"}
-    job.environment |= {f"SLURM_{name}": text for name, text in step.items()}
-    first = job.start(plain, "--shared", "--", "sh", "-c", f"echo begun; {wait}")
-    assert first.stdout is not None
-    assert "begun\n" in iter(first.stdout.readline, "")
-    job.environment["SLURM_JOB_ID"] = "2"
-    code, out, err = job.run(plain, "--shared", "--", "sh", "-c", 'ls "$DATA_DIR"')
-    assert (code, "used by slurm-1" in err) == (0, True), err
-    (job.root / "end").touch()
-    out, err = first.communicate(timeout=30)
-    assert "data\n" in out, err
-    assert job.left() == []
-
-
-@pytest.mark.parametrize(
-    "words",
-    [("SRC", "--"), ("SRC", "--status", "--", "ls"), ("SRC", "ls")],
-    ids=" ".join,
-)
-@pytest.mark.parametrize("job", ["none"], indirect=True)
-def test_what_makes_no_sense_is_refused(job: Job, plain: Path, words: tuple[str, ...]) -> None:
-    code, out, err = job.run(*(str(plain) if word == "SRC" else word for word in words))
-    assert (code, out, err.count("\n")) == (2, "", 1), err

@@ -10,10 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from dataprep.errors import StagingError
-from dataprep.staging.node_dir.cleaning import clean
-from dataprep.staging.node_dir.directory import StageDirectory, private_name
-from dataprep.staging.node_dir.paths import PRIVATE
-from dataprep.staging.node_dir.sentinel import (
+from dataprep.staging.cleaning import clean
+from dataprep.staging.directory import PRIVATE, StageDirectory, private_name
+from dataprep.staging.sentinel import (
     PLANNED,
     SENTINEL,
     add_lease,
@@ -21,8 +20,6 @@ from dataprep.staging.node_dir.sentinel import (
     other_jobs,
     read_sentinel,
     remove_lease,
-    remove_sentinel,
-    write_sentinel,
 )
 from dataprep_schemas.state import CopiedFile, Sentinel
 
@@ -47,10 +44,10 @@ def sentinel(*files: CopiedFile) -> Sentinel:
 def test_a_sentinel_comes_back_as_it_was(directory: StageDirectory) -> None:
     written = sentinel(copied(directory, "train/a"))
     assert read_sentinel(directory) is None
-    write_sentinel(directory, written)
+    directory.write_private(SENTINEL, written)
     assert as_written(directory) == written
-    remove_sentinel(directory)
-    remove_sentinel(directory)
+    directory.remove_private(SENTINEL)
+    directory.remove_private(SENTINEL)
     assert read_sentinel(directory) is None
 
 
@@ -63,7 +60,7 @@ def as_written(directory: StageDirectory) -> Sentinel | None:
 def test_what_leads_elsewhere_is_not_followed(directory: StageDirectory, tmp_path: Path) -> None:
     (tmp_path / "precious").touch()
     for name in (SENTINEL, PLANNED):
-        write_sentinel(directory, sentinel(CopiedFile("../precious", 0, None, 1)), name)
+        directory.write_private(name, sentinel(CopiedFile("../precious", 0, None, 1)))
         with pytest.raises(StagingError, match="is no path below a directory"):
             clean(directory.path, "slurm-1")
         assert (tmp_path / "precious").exists()

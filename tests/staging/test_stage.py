@@ -12,13 +12,13 @@ import pytest
 import dataprep
 from dataprep.sealed.set import SealedSet
 from tests.conftest import Cli, Result
+from tests.staging.conftest import AsNode
 from tests.staging.staged_sets import (
     PRIVATE,
     RECORDS,
     Sets,
     arrived,
     flip,
-    grow,
     is_sealed,
     named,
     partials,
@@ -140,36 +140,19 @@ def test_what_differs_of_a_source_made_anew_is_copied_and_nothing_else(
 # --- parts ---
 
 
-def parts(cli: Cli, source: Path, place: Path, nodes: int, *more: object) -> list[Path]:
+def parts(cli: Cli, as_node: AsNode, source: Path, place: Path, nodes: int) -> list[Path]:
     found = [place / str(node) for node in range(nodes)]
     for node, to in enumerate(found):
-        rank = ("--rank", node, "--world_size", nodes, "--rendezvous", "none")
-        staged(cli, source, to, "--share", "node", *rank, *more)
+        as_node(node, nodes)
+        staged(cli, source, to, "--share", "node", "--rendezvous", "none")
         verified(cli, to)
     return found
 
 
-def test_a_copy_of_what_grew_gets_what_is_new_and_the_rest_new_names(
-    cli: Cli, sets: Sets, tmp_path: Path
-) -> None:
-    source, to = sets.first.copy(tmp_path / "source"), tmp_path / "to"
-    staged(cli, source, to)
-    inodes = {path.stat().st_ino for path in to.rglob("*-of-*")}
-    grow(sets.first, source, tmp_path / "raw")
-    result = staged(cli, source, to)
-    assert arrived(to) == named(source)
-    shards = {path: path.stat().st_ino for path in to.rglob("*-of-*")}
-    assert len(inodes & {*shards.values()}) == len(inodes)
-    assert len(shards) > len(inodes)
-    assert "there already" in result.out
-    assert not list(to.rglob("*-of-00003*"))
-    verified(cli, to)
-
-
 def test_the_parts_of_three_nodes_are_even_and_together_everything(
-    cli: Cli, source: Path, tmp_path: Path
+    cli: Cli, as_node: AsNode, source: Path, tmp_path: Path
 ) -> None:
-    found = parts(cli, source, tmp_path, 3)
+    found = parts(cli, as_node, source, tmp_path, 3)
     for split, count in (("train", 4), ("validation", 3)):
         there = [path.name for to in found for path in shards(to, split)]
         assert sorted(there) == [path.name for path in shards(source, split)]
@@ -185,39 +168,21 @@ def test_the_parts_of_three_nodes_are_even_and_together_everything(
         assert (part.node, part.nodes) == (node, 3)
 
 
-def test_a_split_with_fewer_shards_than_nodes_is_whole_on_every_node(
-    cli: Cli, source: Path, tmp_path: Path
-) -> None:
-    said = "validation: 3 shards, too few for 4 nodes, so all of it is staged on every node"
-    there = []
-    for node in range(4):
-        to = tmp_path / str(node)
-        rank = ("--rank", node, "--world_size", 4, "--rendezvous", "none")
-        result = staged(cli, source, to, "--share", "node", *rank)
-        assert result.out.splitlines().count(said) == (node == 0), result.out
-        verified(cli, to)
-        there += [path.name for path in shards(to)]
-        assert len(shards(to, "validation")) == 3
-        assert keys(to, "validation") == keys(source, "validation")
-    assert sorted(there) == [path.name for path in shards(source)]
-    # With more nodes than any split has shards, nothing is left to share.
-    rank = ("--rank", 7, "--world_size", 8, "--rendezvous", "none")
-    staged(cli, source, tmp_path / "all", "--share", "node", *rank)
-    assert arrived(tmp_path / "all") == named(source)
-
-
 def test_a_node_that_becomes_another_one_gets_the_part_of_that_one(
-    cli: Cli, source: Path, tmp_path: Path
+    cli: Cli, as_node: AsNode, source: Path, tmp_path: Path
 ) -> None:
     to = tmp_path / "to"
-    told = ("--share", "node", "--world_size", 3, "--rendezvous", "none", "--rank")
-    staged(cli, source, to, *told, 0)
+    told = ("--share", "node", "--rendezvous", "none")
+    as_node(0, 3)
+    staged(cli, source, to, *told)
     first, written = set(arrived(to)), times(to)
-    staged(cli, source, to, *told, 2)
+    as_node(2, 3)
+    staged(cli, source, to, *told)
     assert set(arrived(to)) & first == {"manifest.json", "part.json", "records.parquet"}
     assert times(to)["records.parquet"] == written["records.parquet"]  # both nodes have it
     verified(cli, to)
-    staged(cli, source, to, *told, 0)
+    as_node(0, 3)
+    staged(cli, source, to, *told)
     assert set(arrived(to)) == first
     verified(cli, to)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 import sys
@@ -10,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.staging.node_dir.directory import StageDirectory
+from dataprep.staging.directory import StageDirectory
 from tests.conftest import Cli
 from tests.staging.conftest import Forks
-from tests.staging.staged_sets import PRIVATE, arrived, flip, named, shards, write_plain
+from tests.staging.staged_sets import PRIVATE, arrived, named
 
 pytestmark = pytest.mark.usefixtures("outside", "unflushed")
 
@@ -52,14 +51,12 @@ WRONG = {
     "no such unit": (("SRC", "--bandwidth", "x"), "or 42GB. See `dataprep stage --help`."),
     "no such split": (("SRC", "--split", "test"), "has no split test"),
     "share and broadcast": (("SRC", "--share", "node", "--broadcast", "mpi"), "--share"),
-    "rank alone": (("SRC", "--rank", 0), "--world_size"),
-    "rank too large": (("SRC", "--rank", 2, "--world_size", 2), "--rank 2"),
-    "no port": (
-        ("SRC", "--rank", 0, "--world_size", 2, "--rendezvous", "n0:"),
-        "--rendezvous 'n0:'",
-    ),
+    "rank": (("SRC", "--rank", 0), "No such option"),
+    "no command": (("SRC", "--"), "COMMAND behind -- is run on a copy"),
+    "status and a command": (("SRC", "--status", "--", "ls"), "COMMAND behind -- is run on a copy"),
     "clean outside of any job": (("--clean",), "SRC is missing: outside of any job"),
     "status and a path": (("SRC", "--status", "--print_dir"), "are different things"),
+    "status that reads": (("SRC", "--status", "--verify", "reread"), "goes by sizes and times"),
     "status and clean": (("SRC", "--status", "--clean"), "are different things"),
 }
 
@@ -80,64 +77,6 @@ def test_wrong_usage_is_one_line_and_makes_nothing(
 
 
 # --- what is there ---
-
-
-def test_status_finds_a_flipped_bit_only_if_it_is_to_read(
-    cli: Cli, source: Path, tmp_path: Path
-) -> None:
-    to = tmp_path / "to"
-    words = ("stage", source, "--to", to)
-    assert cli(*words).code == 0
-    whole = cli(*words, "--status", "--verify", "reread")
-    assert whole.code == 0
-    count = len(named(source))
-    assert f"read again: {count} of {count} files have the hash" in whole.out
-    shard = shards(to)[0]
-    flip(shard, keep_time=True)
-    assert cli(*words, "--status").code == 0
-    told = cli(*words, "--status", "--verify", "reread")
-    assert told.code == 1
-    assert f"changed since: train/{shard.name}; the same dataprep stage --verify reread" in told.out
-    assert cli(*words, "--verify", "reread").code == 0
-    assert cli(*words, "--status", "--verify", "reread").code == 0
-    flip(to / "manifest.json", keep_time=True)
-    assert "changed since: manifest.json" in cli(*words, "--status", "--verify", "reread").out
-
-
-def test_of_a_plain_directory_status_reads_what_was_hashed(cli: Cli, tmp_path: Path) -> None:
-    plain, to = tmp_path / "plain", tmp_path / "to"
-    write_plain(plain)
-    words = ("stage", plain, "--to", to)
-    assert cli(*words).code == 0
-    assert cli(*words, "--status", "--verify", "reread").code == 0
-    flip(to / "data.mdb", keep_time=True)
-    told = cli(*words, "--status", "--verify", "reread")
-    assert (told.code, "changed since: data.mdb" in told.out) == (1, True)
-
-
-def test_status_is_zero_only_for_a_whole_and_unchanged_copy(
-    cli: Cli, source: Path, tmp_path: Path
-) -> None:
-    to = tmp_path / "to"
-
-    def status() -> str:
-        result = cli("stage", source, "--to", to, "--status")
-        assert result.code == ("whole copy" not in result.out or "changed" in result.out)
-        assert result.code == 0 or "is not a whole, unchanged copy" in result.error
-        told = json.loads(cli("stage", source, "--to", to, "--status", "--json").out)
-        assert (told["place"], told["is_whole"]) == (str(to), result.code == 0)
-        assert bool(told["changed"]) == ("changed" in result.out)
-        return result.out
-
-    assert "nothing was staged here" in status()
-    StageDirectory.make(to).close()
-    assert "not whole, of 0 files, and nobody is copying" in status()
-    assert cli("stage", source, "--to", to).code == 0
-    assert "whole copy of" in status()
-    flip(shards(to)[0])
-    assert "changed since: " in status()
-    assert cli("stage", source, "--to", to).code == 0
-    assert "changed since: " not in status()
 
 
 @pytest.mark.parametrize("mode", ["--status", "--clean"])

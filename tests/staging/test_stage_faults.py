@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -176,16 +175,6 @@ def test_a_disk_that_fills_up_meanwhile_keeps_what_is_whole(
     assert kept.items() < named(source).items()
     filler.unlink()
     assert "there already" in mended(cli, source, to).out
-
-
-def test_a_target_that_is_removed_while_it_is_filled_ends_the_call(
-    forks: Forks, source: Path, tmp_path: Path
-) -> None:
-    to = tmp_path / "to"
-    call = midway(forks, source, to)
-    shutil.rmtree(to, ignore_errors=True)
-    shutil.rmtree(to, ignore_errors=True)
-    refused(call.go_on(), to, "removed", "run the same command again")
 
 
 @pytest.mark.parametrize("instead", ["nothing", "a link"])

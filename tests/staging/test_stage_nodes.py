@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from dataprep.staging.node_dir.paths import PRIVATE
-from tests.conftest import Cli, Result
+from dataprep.staging.directory import PRIVATE
+from tests.conftest import Result
 from tests.staging.conftest import ONE_STREAM, Call, Forks, Midway, eventually, free_port
-from tests.staging.staged_sets import Sets, arrived, flip, is_sealed, named, partials, shards
+from tests.staging.staged_sets import arrived, flip, is_sealed, named, partials, shards
 
 pytestmark = pytest.mark.usefixtures("outside", "unflushed")
 
@@ -41,13 +40,14 @@ class Nodes:
         self._forks = forks
         self.targets = [place / f"node{node}" for node in range(NODES)]
         self._meeting = (
-            *("--world_size", NODES, "--rendezvous", f"127.0.0.1:{free_port()}"),
+            *("--rendezvous", f"127.0.0.1:{free_port()}"),
             *(word for name, value in options.items() for word in (f"--{name}", value)),
         )
 
     def start(self, node: int, source: Path, *more: object, patch: str = "") -> Call:
-        words = ("--to", self.targets[node], "--rank", node, *self._meeting, *more)
-        return self._forks.start("stage", source, *words, patch=patch)
+        words = ("--to", self.targets[node], *self._meeting, *more)
+        rank = {"RANK": str(node), "WORLD_SIZE": str(NODES)}
+        return self._forks.start("stage", source, *words, patch=patch, environment=rank)
 
     def nothing_came(self) -> None:
         """Nowhere has anything been copied."""
@@ -94,18 +94,6 @@ def test_all_nodes_get_everything_and_the_first_one_tells_the_total(
     assert f"nothing to copy to {NODES} nodes: " in again[-1].done().out
 
 
-def test_shares_of_nodes_that_meet_are_everything(
-    cli: Cli, forks: Forks, source: Path, tmp_path: Path
-) -> None:
-    nodes = Nodes(forks, tmp_path)
-    calls = [nodes.start(node, source, "--share", "node") for node in range(NODES)]
-    assert [call.done().code for call in calls] == [0] * NODES
-    there = [path.name for to in nodes.targets for path in shards(to)]
-    assert sorted(there) == [path.name for path in shards(source)]
-    for to in nodes.targets:
-        assert cli("verify", to, "--level", "records", "--workers", 1).code == 0
-
-
 def test_too_little_room_on_one_node_keeps_all_from_copying(
     forks: Forks, source: Path, tmp_path: Path
 ) -> None:
@@ -145,26 +133,6 @@ def test_a_node_that_fails_while_copying_tells_the_others_why(
     nodes.nothing_is_half_done(source)
 
 
-def test_nodes_that_see_different_sources_do_not_start(
-    forks: Forks, sets: Sets, tmp_path: Path
-) -> None:
-    nodes = Nodes(forks, tmp_path)
-    source = tmp_path / "source"
-    shutil.copytree(sets.first.out, source)
-    # The same path, as on a node whose client has not seen the change.
-    stale = (
-        "import dataprep.staging.plan as plan; from pathlib import Path;"
-        "read = plan.read_inventory; from dataclasses import replace;"
-        f"plan.read_inventory = lambda path: replace(read(Path({str(sets.anew.out)!r})),"
-        " source=path)"
-    )
-    patches = ["", "", stale]
-    calls = [nodes.start(node, source, patch=patches[node]) for node in range(NODES)]
-    told = ("node 0 (", "node 2 (", "do not see the same source")
-    failed([call.done() for call in calls], *told)
-    nodes.nothing_came()
-
-
 def test_a_node_that_cannot_even_begin_tells_the_others(
     forks: Forks, source: Path, tmp_path: Path
 ) -> None:
@@ -175,15 +143,6 @@ def test_a_node_that_cannot_even_begin_tells_the_others(
     failed([call.done() for call in calls], nodes.targets[1], "Not a directory")
     for node in (0, 2):
         assert arrived(nodes.targets[node]) == {}
-
-
-def test_a_node_that_never_comes_is_not_waited_for_for_ever(
-    forks: Forks, source: Path, tmp_path: Path
-) -> None:
-    nodes = Nodes(forks, tmp_path, rendezvous_seconds=1)
-    calls = [nodes.start(node, source) for node in (0, 2)]
-    failed([call.done() for call in calls], "node 1", "did not come to node 0", "within 1 s")
-    assert [arrived(nodes.targets[node]) for node in (0, 2)] == [{}, {}]
 
 
 # --- several processes a node ---

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.system.filesystems import Space
 from tests.conftest import Cli, Result
-from tests.staging.conftest import ONE_STREAM, Call, Forks, eventually, free_port
+from tests.staging.conftest import ONE_STREAM, AsNode, Call, Forks, eventually, free_port
 from tests.staging.staged_sets import (
     PRIVATE,
     Sets,
@@ -73,14 +72,31 @@ def job(forks: Forks, number: int, *words: object) -> Result:
     return forks.start("stage", *words, environment={"SLURM_JOB_ID": str(number)}).done()
 
 
+def rank(node: int) -> dict[str, str]:
+    """One of two nodes, as a loop of ssh says it."""
+    return {"RANK": str(node), "WORLD_SIZE": "2"}
+
+
+def step(node: int) -> dict[str, str]:
+    """The same of a Slurm step."""
+    numbers = {"PROCID": node, "NODEID": node, "STEP_ID": 0, "STEP_NUM_NODES": 2}
+    return {f"SLURM_{name}": str(number) for name, number in numbers.items()}
+
+
 def start_two(
     forks: Forks, source: Path, place: Path, *more: object, patches: Sequence[str], **job: str
 ) -> list[Call]:
     """A call on two nodes that meet, with a patch each."""
-    meeting = ("--world_size", 2, "--rendezvous", f"127.0.0.1:{free_port()}", *more)
-    words = [("stage", source, "--to", place / f"node{node}", "--rank", node) for node in (0, 1)]
-    both = zip(words, patches, strict=True)
-    return [forks.start(*said, *meeting, patch=patch, environment=job) for said, patch in both]
+    words = ("stage", source, "--rendezvous", f"127.0.0.1:{free_port()}", *more, "--to")
+    return [
+        forks.start(
+            *words,
+            place / f"node{node}",
+            patch=patch,
+            environment={**job, **(step(node) if job else rank(node))},
+        )
+        for node, patch in enumerate(patches)
+    ]
 
 
 def sentinel(to: Path) -> tuple[dict[str, object], dict[str, str | None]]:
@@ -127,16 +143,6 @@ def test_nodes_that_hold_different_bytes_both_have_no_copy(
     assert not any(is_sealed(tmp_path / name) for name in ("node0", "node1"))
 
 
-def test_too_little_room_means_that_no_node_has_a_copy_only_where_all_nodes_are_known(
-    cli: Cli, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("dataprep.staging.copier.space_of", lambda place: Space(1000, 4096))
-    words = ("stage", source, "--to", tmp_path / "to", "--rendezvous", "none", "--rank")
-    refused(cli(*words, 1, "--world_size", 2), "nothing was copied on this node", code=1)
-    refused(cli(*words, 0, "--world_size", 1), "nothing was copied on any node", code=4)
-    assert arrived(tmp_path / "to") == {}
-
-
 def test_what_a_job_uses_is_mended_and_not_changed_by_another_one_even_without_its_sentinel(
     forks: Forks, sets: Sets, tmp_path: Path
 ) -> None:
@@ -173,23 +179,26 @@ def test_the_first_job_that_uses_a_copy_made_outside_of_any_owns_it(
 @pytest.mark.parametrize("more", [(), ("--share", "node")], ids=["whole", "share"])
 @pytest.mark.parametrize("name", ["manifest.json", "part.json"])
 def test_a_users_own_label_in_the_target_is_refused_and_left(
-    cli: Cli, source: Path, tmp_path: Path, name: str, more: tuple[str, ...]
+    cli: Cli, as_node: AsNode, source: Path, tmp_path: Path, name: str, more: tuple[str, ...]
 ) -> None:
     to = tmp_path / "to"
     to.mkdir(mode=0o700)
     (to / name).write_text("{}")
-    rank = ("--rank", 0, "--world_size", 2, "--rendezvous", "none")
-    refused(cli("stage", source, "--to", to, *rank, *more), to / name, "in the way")
+    as_node(0, 2)
+    refused(
+        cli("stage", source, "--to", to, "--rendezvous", "none", *more), to / name, "in the way"
+    )
     assert list(arrived(to)) == [name]
     assert (to / name).read_text() == "{}"
 
 
 def test_a_part_that_is_changed_is_at_no_moment_taken_for_the_whole(
-    cli: Cli, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cli: Cli, as_node: AsNode, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     to, there = tmp_path / "to", []
-    told = ("--share", "node", "--world_size", 2, "--rendezvous", "none", "--rank")
-    staged(cli, source, to, *told, 0)
+    told = ("--share", "node", "--rendezvous", "none")
+    as_node(0, 2)
+    staged(cli, source, to, *told)
     fsync = os.fsync
 
     def look(descriptor: int) -> None:
@@ -197,7 +206,8 @@ def test_a_part_that_is_changed_is_at_no_moment_taken_for_the_whole(
         fsync(descriptor)
 
     monkeypatch.setattr(os, "fsync", look)
-    staged(cli, source, to, *told, 1)
+    as_node(1, 2)
+    staged(cli, source, to, *told)
     assert ["manifest.json"] not in there
     assert ["part.json"] in there
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import pytest
 
 from tests.conftest import Cli, Result
 from tests.staging.conftest import Forks, Midway, eventually
-from tests.staging.staged_sets import PRIVATE, arrived, is_sealed, named, refused, shards
+from tests.staging.staged_sets import PRIVATE, arrived, named, refused, shards
 
 pytestmark = pytest.mark.usefixtures("outside", "unflushed")
 
@@ -160,22 +159,6 @@ def test_a_job_waits_while_another_one_copies_into_the_same_place(
     assert arrived(to) == named(source)
 
 
-def test_jobs_have_a_directory_each_in_scratch(
-    job: Job, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DATAPREP_SCRATCH", str(tmp_path))
-    places = [Path(job(number, source, "--print_dir").out.strip()) for number in (1, 2)]
-    assert len(set(places)) == 2
-    for place in places:
-        assert arrived(place) == named(source)
-        assert stat.S_IMODE(place.stat().st_mode) == 0o700
-    assert job(1, source, "--clean").code == 0
-    assert not places[0].exists()
-    assert is_sealed(places[1])
-    # After a requeue the same job finds its copy again.
-    assert "nothing to copy" in job(2, source).out
-
-
 # --- what is there, and cleaning ---
 
 
@@ -192,8 +175,7 @@ def test_status_tells_each_state(cli: Cli, forks: Forks, source: Path, tmp_path:
     midway = Midway(forks, "stage", source, to=to)
     (line,) = status()
     assert f"process {midway.call.pid} on " in line
-    assert ") is working on it" in line
-    assert " done)" in line
+    assert " is working on it" in line
     midway.call.send(signal.SIGKILL)
     midway.call.done()
     (line,) = status()

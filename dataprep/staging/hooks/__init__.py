@@ -35,7 +35,8 @@ def render(
         scheduler: one of `SCHEDULERS`.
         request: what it stages, from an absolute source; None for the script for the end of a job,
             for nodes where the job could not clean.
-        to: ``--to`` of ``dataprep stage``; ``$NAME`` in it is for the job's shell.
+        to: ``--to`` of ``dataprep stage``; ``$NAME`` in it is for the job's shell. None for an
+            epilog, which cleans scratch.
         keep: whether a job that is stopped leaves its copies.
 
     Raises:
@@ -45,11 +46,6 @@ def render(
         raise UsageError(
             f"--to {to} is relative, but a job starts elsewhere; give an absolute path, or one "
             "that begins with a variable of the job's, such as --to '$TMPDIR/data'"
-        )
-    if request is None and to is not None and _VARIABLE.search(to):
-        raise UsageError(
-            f"--to {to} has a variable of the job's, which an epilog does not know; leave --to "
-            "out and set DATAPREP_SCRATCH in both, or give an absolute path"
         )
     name = f"{scheduler}-epilog.sh" if request is None else f"{scheduler}.sh"
     template = resources.files("dataprep.staging.hooks").joinpath(name).read_text(encoding="utf-8")

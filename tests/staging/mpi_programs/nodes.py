@@ -19,7 +19,7 @@ from dataprep.errors import NoRoomError
 from dataprep.staging import agreement, mpi
 from dataprep.staging.agreement import Agreed, NodeStart
 from dataprep.staging.broadcast import broadcast_files
-from dataprep.staging.inventory import SourceFile
+from dataprep.staging.source import SourceFile
 from tests.staging.staged_sets import Counting
 
 

@@ -10,12 +10,11 @@ import os
 import stat
 from collections.abc import Sequence
 
-from dataprep.staging.node_dir.directory import StageDirectory, private_name
-from dataprep.staging.node_dir.paths import opened_parent, target_error
+from dataprep.staging.directory import StageDirectory, opened_parent, private_name, target_error
 from dataprep_schemas.state import CopiedFile, JobLease, Sentinel
 
-SENTINEL = "complete.json"
-PLANNED = "planned.json"
+SENTINEL = "complete.json"  # removed before anything of the copy is changed
+PLANNED = "planned.json"  # written before anything is put there; what was put there stays in it
 
 _LEASE = "lease"
 
@@ -25,26 +24,10 @@ def read_sentinel(directory: StageDirectory, name: str = SENTINEL) -> Sentinel |
     return directory.read_private(name, Sentinel)
 
 
-def write_sentinel(directory: StageDirectory, sentinel: Sentinel, name: str = SENTINEL) -> None:
-    """Put it there, durably, in one step.
-
-    What is going to be put into a target is `PLANNED` before it is; what was put there stays in it.
-
-    Raises:
-        StagingError: the storage is full, read-only, damaged, or gone.
-    """
-    directory.write_private(name, sentinel)
-
-
 def planned_paths(directory: StageDirectory) -> frozenset[str]:
     """What staging may have put into a target, however it ended."""
     planned = read_sentinel(directory, PLANNED)
     return frozenset(file.path for file in planned.files) if planned else frozenset()
-
-
-def remove_sentinel(directory: StageDirectory) -> None:
-    """Before anything of the copy is changed."""
-    directory.remove_private(SENTINEL)
 
 
 def add_lease(directory: StageDirectory, job: str) -> None:

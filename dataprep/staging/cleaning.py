@@ -12,15 +12,20 @@ from pathlib import Path
 
 from dataprep.errors import StagingError
 from dataprep.sealed.set import NAME as MANIFEST
-from dataprep.staging.node_dir.directory import StageDirectory, open_directory
-from dataprep.staging.node_dir.node_lock import LOCK, describe_holder, node_lock
-from dataprep.staging.node_dir.paths import PRIVATE, remove_empty_folders, remove_files
-from dataprep.staging.node_dir.sentinel import (
+from dataprep.staging.directory import (
+    PRIVATE,
+    StageDirectory,
+    open_directory,
+    remove_empty_folders,
+    remove_files,
+)
+from dataprep.staging.node_lock import LOCK, describe_holder, node_lock
+from dataprep.staging.sentinel import (
     PLANNED,
+    SENTINEL,
     other_jobs,
     read_sentinel,
     remove_lease,
-    remove_sentinel,
 )
 from dataprep.system.messages import counted, printable, sized, some_of
 
@@ -84,11 +89,10 @@ def clean(path: Path, job: str | None, *, timeout: float = _TIMEOUT) -> Cleaned:
 
 
 def _clean_locked(directory: StageDirectory, job: str | None, *, end: float) -> Cleaned:
-    with node_lock(directory, done=lambda: time.monotonic() >= end) as lock:
-        if lock is None:
+    with node_lock(directory, done=lambda: time.monotonic() >= end) as held:
+        if not held:
             holder = describe_holder(directory) or "another process has been working on it"
             raise StagingError(f"{directory.path}: {holder}; end that first")
-        lock.note("removing what is there")
         sentinel, planned = read_sentinel(directory), read_sentinel(directory, PLANNED)
         whose = sentinel or planned
         if left := _left_to_others(directory, job):
@@ -99,7 +103,7 @@ def _clean_locked(directory: StageDirectory, job: str | None, *, end: float) -> 
                 f"; {_BY_HAND}"
             )
         # Who asks to share it from here on finds no copy, and then no directory.
-        remove_sentinel(directory)
+        directory.remove_private(SENTINEL)
         noted = [each.files for each in (sentinel, planned) if each is not None]
         return _remove(directory, {file.path for file in chain.from_iterable(noted)})
 

@@ -5,60 +5,22 @@ from __future__ import annotations
 import fcntl
 import os
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-import msgspec
-
 from dataprep.errors import StagingError
-from dataprep.staging.node_dir.directory import StageDirectory
-from dataprep.staging.node_dir.paths import PRIVATE, target_error
-from dataprep.system.messages import one_line, printable
-from dataprep_schemas.state import CopierNote
+from dataprep.staging.directory import PRIVATE, StageDirectory, target_error
+from dataprep.system.messages import printable
 
 LOCK = "lock"  # its name in the private directory
 
 _OPEN = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _LOOK = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-_NOTE_BYTES = 2048  # always as many: overwritten in place, it needs no space on a full disk
-_MOST_PROGRESS = 100  # characters, which a note has room for
-_NOTE_SECONDS = 1.0
+_NOTE_BYTES = 256  # of who holds it; always as many, so that nothing of an earlier one stays
 _FIRST_POLL, _LAST_POLL = 0.05, 0.5  # seconds
 _FIRST_TELL_SECONDS = 3.0  # before it is said for the first time; then
 _TELL_SECONDS = 30.0
-
-
-class NodeLock:
-    """Held by the one process that works on a target directory; freed by the kernel if it dies.
-
-    Args:
-        descriptor: of the lock file, locked.
-    """
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._busy = threading.Lock()
-        self._write("")
-
-    def note(self, progress: str) -> None:
-        """Tell those who wait how far this is, e.g. ``3.1 of 42.0 GB``; cheap, once a second.
-
-        Safe from any thread.
-        """
-        with self._busy:
-            quiet = time.monotonic() - self._written >= _NOTE_SECONDS
-            if quiet or not self._progress:
-                self._write(progress)
-
-    def _write(self, progress: str) -> None:
-        self._written, self._progress = time.monotonic(), progress
-        shown = one_line(progress)[:_MOST_PROGRESS]
-        note = msgspec.json.encode(CopierNote(os.getpid(), socket.gethostname(), shown))
-        # A disk that is full or broken is told by the copying, which fares no better.
-        with suppress(OSError):
-            os.pwrite(self._descriptor, note.ljust(_NOTE_BYTES), 0)
 
 
 @contextmanager
@@ -68,29 +30,29 @@ def node_lock(
     done: Callable[[], bool] = lambda: False,
     on_wait: Callable[[str], None] = lambda _: None,
     name: str = LOCK,
-) -> Iterator[NodeLock | None]:
+) -> Iterator[bool]:
     """Hold the lock of a target directory, or wait until its holder has done the work.
 
     Args:
         done: whether what is waited for is there, so that the lock is not needed: asked while
             waiting and once the lock is held.
-        on_wait: told now and then who is waited for, and how far they are.
+        on_wait: told now and then who is waited for.
         name: of the lock; another one than the target's own says who works for one launch.
 
     Yields:
-        The lock; None if ``done`` said so.
+        Whether it holds the lock; it does not if ``done`` said so.
 
     Raises:
         StagingError: the file system cannot lock; the directory was removed meanwhile.
     """
     pause, tell_at = _FIRST_POLL, time.monotonic() + _FIRST_TELL_SECONDS
     while True:
-        with try_lock(directory, name) as lock:
-            if lock is not None and not done():
-                yield lock
+        with try_lock(directory, name) as held:
+            if held and not done():
+                yield True
                 return
         if done():
-            yield None
+            yield False
             return
         if time.monotonic() >= tell_at:
             tell_at = time.monotonic() + _TELL_SECONDS
@@ -100,8 +62,8 @@ def node_lock(
 
 
 @contextmanager
-def try_lock(directory: StageDirectory, name: str = LOCK) -> Iterator[NodeLock | None]:
-    """Hold the lock of a target directory if it is free; yields None if it is not.
+def try_lock(directory: StageDirectory, name: str = LOCK) -> Iterator[bool]:
+    """Hold the lock of a target directory if it is free; yields whether it is.
 
     Raises:
         StagingError: the file system cannot lock; the directory was removed meanwhile.
@@ -117,7 +79,11 @@ def try_lock(directory: StageDirectory, name: str = LOCK) -> Iterator[NodeLock |
         directory.check_current()
         # The lock of a file that was removed meanwhile says nothing.
         held = held and _has_name(directory, name, descriptor)
-        yield NodeLock(descriptor) if held else None
+        if held:
+            note = f"process {os.getpid()} on {socket.gethostname()}\n".encode()
+            with suppress(OSError):  # a disk that is full is told by the copying
+                os.pwrite(descriptor, note.ljust(_NOTE_BYTES), 0)
+        yield held
     finally:
         # Said explicitly: a child process that inherited the descriptor would keep the lock.
         with suppress(OSError):
@@ -126,7 +92,7 @@ def try_lock(directory: StageDirectory, name: str = LOCK) -> Iterator[NodeLock |
 
 
 def describe_holder(directory: StageDirectory) -> str | None:
-    """Who works on a target directory, and how far they are; None if nobody does.
+    """Who works on a target directory; None if nobody does.
 
     Raises:
         StagingError: the file system cannot lock.
@@ -165,12 +131,11 @@ def _has_name(directory: StageDirectory, name: str, descriptor: int) -> bool:
 
 
 def _who(directory: StageDirectory, name: str) -> str:
-    """Who holds a lock, and how far they are, as far as the lock file tells."""
+    """Who holds a lock, as far as the lock file tells."""
     try:
         descriptor = os.open(name, _LOOK, dir_fd=directory.private)
         with os.fdopen(descriptor, "rb") as file:
-            note = msgspec.json.decode(file.read(_NOTE_BYTES), type=CopierNote)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-        return "another process"
-    who = f"process {note.pid} on {printable(note.host)}"
-    return f"{who} ({printable(note.progress)})" if note.progress else who
+            note = file.read(_NOTE_BYTES).decode(errors="replace").strip()
+    except OSError:
+        note = ""
+    return printable(note) or "another process"

@@ -12,14 +12,15 @@ import pytest
 from dataprep.errors import StagingError
 from dataprep.staging import plan
 from dataprep.staging.placement import Placement
-from dataprep.staging.plan import Target, find_target
+from dataprep.staging.plan import find_target
 from dataprep.system import filesystems
+from dataprep.system.filesystems import Scratch
 
 ME = pwd.getpwuid(os.getuid()).pw_name
 JOB = Placement("n0", 0, 1, 0, "slurm-4711", None, None, "Slurm")
 NO_JOB = Placement("n0", 0, 1, 0, None, None, None, "nothing")
 
-Find = Callable[..., Target]
+Find = Callable[..., Scratch]
 
 
 @pytest.fixture
@@ -49,7 +50,7 @@ def on(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 @pytest.fixture
 def find(node: Path, on: Callable[..., None]) -> Find:
-    def find(to: Path | None = None, **options: object) -> Target:
+    def find(to: Path | None = None, **options: object) -> Scratch:
         variables = {
             name: str(node / value) if isinstance(value, str) else str(value)
             for name, value in options.items()
@@ -89,7 +90,7 @@ def test_what_the_user_names_is_used_as_it_is(
     node: Path, find: Find, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = find(node / "new" / "there", **ORDER)
-    assert target == Target(node / "new" / "there", "--to")
+    assert (target.path, target.why) == (node / "new" / "there", "--to")
     monkeypatch.chdir(node)
     assert find(Path("~/x")).path == node / "~" / "x"
 

@@ -1,0 +1,231 @@
+"""Connections between nodes that have proved to each other that they know the same secret.
+
+Every other user of the cluster can reach the port where nodes meet, so both ends prove first, by
+the handshake of `multiprocessing.connection`, that they know a secret of this user's. Its key is
+made of the secret and of all that the nodes must agree on, the port among it: who only passes on
+what another port says proves nothing. Nothing that arrives is run or unpickled, and every length
+is bounded.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import re
+import resource
+import secrets
+import socket
+import stat
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
+from multiprocessing.context import AuthenticationError
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, TypeAlias
+
+import msgspec
+
+from dataprep.errors import StagingError
+from dataprep.staging.agreement import Hello, Message
+from dataprep.system.durable_files import write_once
+from dataprep.system.messages import printable
+from dataprep.system.regular_files import open_regular
+
+SECRET = "DATAPREP_RENDEZVOUS_SECRET"  # noqa: S105  # the variable's name
+
+_FILE = Path(".config", "dataprep", "rendezvous")  # in the home directory, which nodes share
+_HEARD_AT_ONCE = 32  # newcomers, each in a thread
+_NEWCOMER_SECONDS = 3.0  # in which each of them must prove itself; nodes come again
+_TIMEOUT = 20.0  # seconds in which node 0 must, behind whoever else has come there
+_CONNECT_SECONDS = 2.0  # a firewall that swallows everything must not hold up a node
+_FILES = 256  # descriptors besides those for nodes
+_LONGEST = 1 << 16  # bytes of a message
+_MESSAGES: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
+
+Link: TypeAlias = "Connection[Any, Any]"
+Proven: TypeAlias = SimpleQueue[tuple[Link, Hello]]
+
+
+def _as_link(connection: socket.socket) -> Link:
+    """The library's connection, on which the kernel notices within a minute who has gone."""
+    connection.setblocking(True)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 15)  # seconds of silence
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5)  # between probes
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 60_000)  # ms unheard
+    return Connection(connection.detach())
+
+
+def hang_up(link: Link) -> None:
+    """Say no more, and hear no more; what was said still arrives."""
+    with suppress(OSError), socket.socket(fileno=os.dup(link.fileno())) as connection:
+        connection.shutdown(socket.SHUT_RDWR)
+
+
+@contextmanager
+def bounded(link: Link, seconds: float) -> Iterator[None]:
+    """Hang up if what is done inside takes longer, however slowly the other end goes on talking."""
+    timer = threading.Timer(seconds, hang_up, [link])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()  # it must not hang up on who gets the descriptor next
+
+
+def key_of(secret: bytes, agreed: str, port: int) -> bytes:
+    """What both ends must have; ``agreed`` is all that they must agree on but for the port."""
+    return hmac.digest(secret, f"{agreed}\n{port}".encode(), "sha256")
+
+
+def prove(link: Link, key: bytes, *, is_node_0: bool) -> None:
+    """Let each end see that the other one has the key; raises OSError, ValueError if it has not."""
+    steps = [deliver_challenge, answer_challenge]  # who listens does not answer to just anybody
+    try:
+        for step in steps if is_node_0 else reversed(steps):
+            step(link, key)
+    except (AssertionError, AuthenticationError, EOFError) as error:
+        raise ValueError("it does not know the secret") from error
+
+
+def send(link: Link, message: Message) -> None:
+    """Say something; raises OSError if the connection has failed."""
+    link.send_bytes(msgspec.json.encode(message))
+
+
+def receive(link: Link) -> Message:
+    """The next message of another node.
+
+    Raises:
+        OSError: the connection failed, or the message is too long.
+        ValueError: the connection ended, or it is no message.
+    """
+    try:
+        return _MESSAGES.decode(link.recv_bytes(_LONGEST))
+    except (EOFError, RecursionError, ValueError) as error:
+        raise ValueError("no message") from error
+
+
+@contextmanager
+def newcomers(port: int, key: bytes, nodes: int) -> Iterator[Proven]:
+    """Those who come to node 0 and prove that they know the secret, until this is left."""
+    proven: Proven = SimpleQueue()
+    over = threading.Event()
+
+    def hear() -> None:
+        while not over.is_set():
+            try:
+                link = _as_link(listener.accept()[0])
+            except OSError:  # it is over, or no descriptor is left
+                over.wait(_NEWCOMER_SECONDS)
+                continue
+            try:
+                with bounded(link, _NEWCOMER_SECONDS):
+                    prove(link, key, is_node_0=True)
+                    hello = receive(link)
+                if not isinstance(hello, Hello):
+                    raise ValueError("it does not say which node it is")  # noqa: TRY004, TRY301
+            except (OSError, ValueError):
+                link.close()
+            else:
+                proven.put((link, hello))
+
+    with _listener(port, nodes) as listener:
+        for _ in range(_HEARD_AT_ONCE):
+            threading.Thread(target=hear, daemon=True).start()
+        try:
+            yield proven
+        finally:
+            over.set()
+            with suppress(OSError):
+                listener.shutdown(socket.SHUT_RDWR)  # wakes those who wait for somebody to come
+
+
+def introduced(host: str, port: int, agreed: str, hello: Hello) -> Link:
+    """A connection to node 0, each end of which knows the other one.
+
+    Raises:
+        OSError: nobody answers there, or not in time.
+        ValueError: somebody else does, or there is no secret here.
+    """
+    secret, origin = read_secret()
+    link = _as_link(socket.create_connection((host, port), _CONNECT_SECONDS))
+    try:
+        with bounded(link, _TIMEOUT):
+            prove(link, key_of(secret, agreed, port), is_node_0=False)
+            send(link, hello)
+            return link
+    except ValueError as error:
+        link.close()
+        raise ValueError(
+            "another program answers, another job, another version of dataprep, or not the same "
+            f"number of nodes, or secret (this node goes by {origin})"
+        ) from error
+    except BaseException:
+        link.close()
+        raise
+
+
+def _listener(port: int, nodes: int) -> socket.socket:
+    """Node 0's socket, on all of its networks."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)  # a connection a node
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(nodes + _FILES, hard)), hard))
+    dual = socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if dual else socket.AF_INET
+    try:
+        return socket.create_server(
+            ("", port), family=family, dualstack_ipv6=dual, backlog=socket.SOMAXCONN
+        )
+    except OSError as error:
+        raise StagingError(
+            f"node 0 cannot listen on port {port}: {error.strerror or error}; name another with "
+            "--rendezvous HOST:PORT, the same on all nodes"
+        ) from error
+
+
+def make_secret() -> tuple[bytes, str]:
+    """The secret of node 0, which makes the file if there is none; and where it is from.
+
+    Raises:
+        StagingError: there is none, and none can be made.
+    """
+    path = Path.home() / _FILE
+    try:
+        if not os.environ.get(SECRET) and not os.path.lexists(path):
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_once(path, f"{secrets.token_hex(32)}\n".encode(), mode=0o600)
+        return read_secret()
+    except (OSError, ValueError) as error:
+        raise StagingError(
+            f"nodes have no secret by which they know each other: {error}"
+        ) from error
+
+
+def read_secret() -> tuple[bytes, str]:
+    """What only one user's processes know, on all nodes, and where it is from.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if given := os.environ.get(SECRET):
+        return os.fsencode(given), f"${SECRET}"
+    path = Path.home() / _FILE
+    name = printable(str(path))
+    try:
+        with open_regular(path, link=False) as file:
+            found, text = os.fstat(file.fileno()), file.read(100)
+        flaw = "is not 64 hexadecimal digits; delete it"
+        if found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
+            flaw = "is not a file of yours alone (mode 0600)"
+        elif re.fullmatch(rb"[0-9a-f]{64}\n?", text):
+            return text.strip(), name
+    except OSError as error:
+        flaw = f"cannot be read here ({error.strerror})"
+    raise ValueError(
+        f"${SECRET} is not set, and {name} {flaw}; export {SECRET}=$(openssl rand -hex 32) before "
+        "the nodes are started"
+    )
