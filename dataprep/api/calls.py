@@ -1,9 +1,9 @@
 """The front door: what the commands do, as calls. Reached as ``dataprep.prepare`` and so on.
 
-No call ends the process, catches signals, or leaves anything behind in it, but for ``nice``, which
-only root can take back. All errors are in `dataprep.errors`; their messages speak of the command's
-options, which have the same names. ``progress`` is told a `Progress` again and again, ``print``
-will do; by default there is a bar in a terminal or a notebook, and nothing elsewhere.
+No call ends the process, catches signals, or leaves anything behind in it. All errors are in
+`dataprep.errors`; their messages speak of the command's options, which have the same names.
+``progress`` is told a `Progress` again and again, ``print`` will do; by default there is a bar in a
+terminal or a notebook, and nothing elsewhere.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ StrPath = str | os.PathLike[str]
 
 # Options that say nothing to other engines.
 _OF_DASK = ("dask_client_address", "dask_scheduler_file", "dask_slurm", "dask_timeout")
-_OF_THIS_MACHINE = ("nice", "io_limit")
+_OF_THIS_MACHINE = ("io_limit",)
 
 _OURS = (".dataprep", "manifest.json")
 
@@ -311,15 +311,9 @@ class _Call:
 
     @contextmanager
     def running(self, progress: Tell | None) -> Iterator[Reporter]:
-        """Keep to ``nice`` and ``io_limit`` meanwhile, in this process and in its children.
-
-        The niceness stays: only root can take it back.
-        """
-        from dataprep.system.cores import be_nice
+        """Keep to ``io_limit`` meanwhile, in this process and in its children."""
         from dataprep.system.throttle import io_limited
 
-        if self.values["nice"] is not None:
-            be_nice(self.values["nice"])
         with told(progress) as reporter, io_limited(self.values["io_limit"]):
             yield reporter
 

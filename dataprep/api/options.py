@@ -326,7 +326,6 @@ def _machine() -> list[Option]:
         "Cores of this machine to use; with one of Beam's runners, threads of each of its workers. "
         f"Dask's workers have threads of their own. {_ALL_CORES}"
     )
-    nice = "Niceness to run with, so that other processes of this machine go first."
     limit = (
         "Bytes a second that all processes on this machine together may read and write, e.g. "
         "200MB. [default: no limit]"
@@ -339,7 +338,6 @@ def _machine() -> list[Option]:
     table = [
         number("workers", "N", workers),
         option("io_limit", limit, type=byte_size(_LEAST_RATE), metavar="SIZE"),
-        option("nice", nice, type=click.IntRange(0, 19), metavar="N", rare=True),
         directory("build_dir", "DIR", build, type=there, rare=True),
     ]
     return in_section("This machine", table)

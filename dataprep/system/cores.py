@@ -1,10 +1,9 @@
-"""How many cores this process may use, which is seldom how many the machine has, and how nicely."""
+"""How many cores this process may use, which is seldom how many the machine has."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import MutableMapping
-from contextlib import suppress
 from pathlib import Path
 
 _THREADS = "OMP_NUM_THREADS"
@@ -16,22 +15,6 @@ def usable_cores() -> int:
 
     bounds = (len(os.sched_getaffinity(0)), group_cores(), scheduler_cores(os.environ))
     return min(bound for bound in bounds if bound is not None)
-
-
-def be_nice(level: int) -> None:
-    """Let other people's processes go first: run with this niceness, or with a higher one.
-
-    Threads and processes that are started from now on inherit it.
-
-    Args:
-        level: 0, as usual, to 19, the nicest.
-    """
-    # On Linux each thread has its own; libraries may have started some.
-    for thread in Path("/proc/self/task").iterdir():
-        number = int(thread.name)
-        with suppress(ProcessLookupError):  # ended meanwhile
-            if os.getpriority(os.PRIO_PROCESS, number) < level:
-                os.setpriority(os.PRIO_PROCESS, number, level)
 
 
 def one_thread_each(environ: MutableMapping[str, str]) -> None:

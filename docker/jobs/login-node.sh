@@ -19,8 +19,8 @@ idle=()
 if command -v ionice >/dev/null; then idle=(ionice -c3 -t); fi
 
 # exec: the signals of the system's cleaner and of yours reach dataprep, which stops in order.
-# --nice does what nice does, and in a container too.
+# (docker and podman do not hand the niceness on: their containers have --cpu-shares: docs/containers.md.)
 # (${a[@]+…}: before version 4.4, bash takes an empty array for one that is not set.)
-exec ${idle[@]+"${idle[@]}"} "${dataprep[@]}" imagenet \
+exec nice -n 19 ${idle[@]+"${idle[@]}"} "${dataprep[@]}" imagenet \
   --raw_data_dir "$raw" --local_scratch_dir "$out" \
-  --workers "$cores" --nice 19 --io_limit "$bytes_a_second" "$@"
+  --workers "$cores" --io_limit "$bytes_a_second" "$@"

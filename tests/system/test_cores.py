@@ -1,4 +1,4 @@
-"""How many cores this process may use, how nicely, and with how many threads."""
+"""How many cores this process may use, and with how many threads."""
 
 from __future__ import annotations
 
@@ -9,46 +9,6 @@ import sys
 import pytest
 
 from dataprep.system.cores import one_thread_each
-
-_NICE = """
-import os, subprocess, sys, threading
-from dataprep.system.cores import be_nice
-
-def niceness(number):
-    return os.getpriority(os.PRIO_PROCESS, number)
-
-go_on, seen = threading.Event(), []
-earlier = threading.Thread(target=lambda: (go_on.wait(), seen.append(niceness(0))))
-earlier.start()
-be_nice(int(sys.argv[1]))
-go_on.set()
-earlier.join()
-later = threading.Thread(target=lambda: seen.append(niceness(0)))
-later.start()
-later.join()
-child = subprocess.run(
-    [sys.executable, "-c", "import os; print(os.getpriority(os.PRIO_PROCESS, 0))"],
-    capture_output=True, text=True, check=True,
-)
-print(niceness(0), *seen, int(child.stdout))
-"""
-
-
-@pytest.mark.parametrize(("before", "asked", "after"), [(0, 5, 5), (7, 5, 7), (7, 19, 19)])
-def test_threads_and_children_are_as_nice_and_never_less_than_before(
-    before: int, asked: int, after: int
-) -> None:
-    own = os.getpriority(os.PRIO_PROCESS, 0)
-    done = subprocess.run(
-        [sys.executable, "-c", _NICE, str(asked)],
-        preexec_fn=lambda: os.nice(max(0, before - own)),
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
-    assert done.stdout.split() == [str(max(own, after))] * 4
-
 
 _THREADS = """
 import numpy
