@@ -1,4 +1,4 @@
-"""Thumbnails of images, stored ones with what is known of each drawn in."""
+"""Thumbnails of stored images, with what is known of each drawn in."""
 
 from __future__ import annotations
 
@@ -7,30 +7,21 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
 from PIL import Image, ImageDraw
 
-from dataprep.archives.reading import close_archives, read_image
 from dataprep.errors import DataprepError
-from dataprep.images.codecs import PILLOW_ERRORS
-from dataprep.images.pixels import upright
-from dataprep.images.recipe import MAX_IMAGE_BYTES
-from dataprep.images.sniff import orientation_of
 from dataprep.sealed.records import Records
 from dataprep.sealed.set import SealedSet, first_rows
 from dataprep.system.messages import printable
 
 if TYPE_CHECKING:
     from dataprep.sinks.example import Example
-    from dataprep.tables import Row
 
 _SIDE: Final = 112  # pixels of the longer side
 _QUALITY: Final = 70
 _BOX: Final = (255, 64, 64)
-_END: Final = b"\xff\xd9"  # of a JPEG
 _LONGEST: Final = 120  # characters of a name
 
 
@@ -58,13 +49,10 @@ class Album:
 
     Args:
         rows: of stored images by (split, key), in the table of records.
-        raw: the raw data, for images that are not stored; None: there are no thumbnails of these.
     """
 
-    def __init__(
-        self, sealed: SealedSet, rows: Mapping[tuple[str, str], int], raw: Path | None
-    ) -> None:
-        self._sealed, self._rows, self._raw = sealed, rows, raw
+    def __init__(self, sealed: SealedSet, rows: Mapping[tuple[str, str], int]) -> None:
+        self._sealed, self._rows = sealed, rows
         self._first = {name: start for name, (start, *_) in first_rows(sealed.manifest).items()}
 
     def pictures(self, images: Sequence[tuple[str, str]], room: int) -> list[Picture]:
@@ -73,7 +61,7 @@ class Album:
         Args:
             room: bytes that they may take; the last ones are captions if they would take more.
         """
-        found = self._stored(images) | self._unstored(images)
+        found = self._stored(images)
         shown = []
         for image in images:
             picture = found.get(image) or Picture(None, "", short("/".join(image)))
@@ -92,26 +80,6 @@ class Album:
                     if of == split:
                         found[of, key] = _stored(records, row - self._first[split], key)
         return found
-
-    def _unstored(self, images: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Picture]:
-        if self._raw is None:
-            return {}
-        wanted = {*images} - self._rows.keys()
-        found = {}
-        try:
-            for image, row in _raw_rows(self._sealed.out, wanted):
-                found[image] = Picture(self._raw_thumbnail(row), "", short("/".join(image)))
-        finally:
-            close_archives()
-        return found
-
-    def _raw_thumbnail(self, row: Row) -> str | None:
-        try:
-            index = self._sealed.out / ".dataprep" / "index"
-            data = read_image(Path(self._raw or ""), row, index, most=MAX_IMAGE_BYTES)
-            return _address(_decoded_so_far(data))
-        except (DataprepError, *PILLOW_ERRORS):
-            return None
 
 
 def short(name: str, most: int = _LONGEST) -> str:
@@ -149,30 +117,6 @@ def _stored(records: Records, number: int, key: str) -> Picture:
         return Picture(thumbnail(example), short(example.class_name), place)
     except (LookupError, DataprepError, OSError):  # a damaged shard, or one that is not there
         return Picture(None, "", place)
-
-
-def _raw_rows(
-    out: Path, images: Iterable[tuple[str, str]]
-) -> Iterable[tuple[tuple[str, str], Row]]:
-    """Where images lie in the raw data, as far as the directory of the data set still says."""
-    from pyarrow import parquet
-
-    from dataprep.tables.arrow import order_rows
-
-    keys: dict[str, list[str]] = {}
-    for split, key in images:
-        keys.setdefault(split, []).append(key)
-    for split, wanted in keys.items():
-        for path in sorted((out / ".dataprep" / "order").glob("*.parquet")):
-            if path.name.rpartition("-")[0] == split:
-                table = parquet.read_table(path, filters=[("key", "in", wanted)])
-                yield from (((split, row.key), row) for row in order_rows(table))
-
-
-def _decoded_so_far(data: bytes) -> Image.Image:
-    """What there is of an image; libjpeg fills in what a JPEG that was cut short lacks."""
-    found = Image.open(io.BytesIO(data + _END)).convert("RGB")
-    return Image.fromarray(upright(np.asarray(found), orientation_of(data)))
 
 
 def _address(image: Image.Image) -> str:

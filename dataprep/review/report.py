@@ -58,14 +58,12 @@ def write_report(
     *,
     near: bool | None,
     seed: int,
-    raw: Path | None,
     advance: Callable[[int], None],
 ) -> None:
     """Write it.
 
     Args:
         near: whether to look for look-alikes; None: if there are few enough images.
-        raw: the raw data, to show images that are not stored; None: they are only named.
 
     Raises:
         DatasetError: it is not a finished data set, damaged, or a part.
@@ -85,7 +83,7 @@ def write_report(
         chosen = sample(database, [*splits], images=_IMAGES, seed=seed)
         pictured = {(split, key) for _, split, key in chosen}
         pictured |= {image for entry in found for image in _pictured(entry)}
-        album = Album(sealed, rows_of(database, pictured), raw)
+        album = Album(sealed, rows_of(database, pictured))
     if not near:
         remarks.append(
             f"look-alikes were not looked for among {sealed.records:,} images: `dataprep lint` does"
@@ -103,7 +101,6 @@ def write_report(
         sheet=_contact_sheet(album, chosen, classes),
         findings=_shown(album, [entry for entry in found if entry.count]),
         quiet=[entry for entry in found if not entry.count],
-        raw=raw,
         remarks=remarks,
         loaders=loaders(manifest),
         options=_options(manifest),
