@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from dataprep.system.messages import one_line, sized
+from dataprep.system.messages import printable, sized
 
 if TYPE_CHECKING:
     from dataprep.jobs.job import Job
@@ -214,7 +214,7 @@ class Display:
 
         try:
             with tqdm.external_write_mode(file=self._messages):
-                print(one_line(text), file=self._messages, flush=True)  # its voice
+                print(printable(text), file=self._messages, flush=True)  # its voice
         except BrokenPipeError:
             forget_stdout()
         except OSError as error:  # a full disk of the log's is none either
@@ -224,7 +224,7 @@ class Display:
 
 def _line(text: str) -> None:
     with suppress(OSError):  # progress is worth no failure
-        print(one_line(text), file=sys.stderr, flush=True)  # noqa: T201  # its voice
+        print(printable(text), file=sys.stderr, flush=True)  # noqa: T201  # its voice
 
 
 def _new_bar(progress: Progress) -> Any:

@@ -59,7 +59,7 @@ from dataprep.staging.agreement import (
 from dataprep.staging.placement import Placement, require_node
 from dataprep.staging.request import StageReporter, StageRequest
 from dataprep.system.durable_files import write_once
-from dataprep.system.messages import one_line, printable, some_of
+from dataprep.system.messages import printable, some_of
 from dataprep.system.regular_files import open_regular
 from dataprep.version import __version__
 
@@ -113,7 +113,7 @@ def connected(
             )
         return Alone(placement.node, placement.nodes)
     # With the source: one step may stage several things side by side.
-    token = one_line(f"{placement.step or address} {request.source} {os.getuid()}")
+    token = printable(f"{placement.step or address} {request.source} {os.getuid()}")
     host, port = parse_address(address) if address else (str(host), port_of(token))
     met = _Nodes(placement, f"{token}\n{placement.nodes}\n{__version__}", on_failure)
     try:

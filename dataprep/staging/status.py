@@ -20,7 +20,7 @@ from dataprep.staging.node_dir.sentinel import (
     read_sentinel,
 )
 from dataprep.staging.progress import Progress
-from dataprep.system.messages import counted, one_line, printable, sized, some_of
+from dataprep.system.messages import counted, printable, sized, some_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class StagedStatus:
             lines.append(f"used by: {some_of(self.users)}")
         if self.source is not None and self.holder is not None:
             lines.append(self.holder)
-        return "\n".join(map(one_line, lines))
+        return "\n".join(map(printable, lines))
 
 
 def read_staged(path: Path, *, reread: bool = False) -> StagedStatus:

@@ -22,7 +22,7 @@ from dataprep.sealed.set import SealedSet
 from dataprep.staging.inventory import SourceFile
 from dataprep.staging.reading import SourceReader
 from dataprep.staging.writing import TargetWriter
-from dataprep.system.messages import one_line, printable
+from dataprep.system.messages import printable
 from dataprep_schemas.manifest import File, Manifest, Shard, SinkConfig
 from tests.conftest import Made
 
@@ -111,7 +111,7 @@ def test_a_command_to_copy_has_it_as_one_word(
     place.mkdir()
     with pytest.raises(DataprepError) as raised:
         action(place)
-    command = re.search(r"dataprep (report|verify|stage) [^`]*", one_line(str(raised.value)))
+    command = re.search(r"dataprep (report|verify|stage) [^`]*", printable(str(raised.value)))
     assert command is not None
     words = shlex.split(command[0].removesuffix(" makes a page"))
     assert [word for word in words if "PWNED" in word] == [printable(str(place))]

@@ -15,7 +15,7 @@ import msgspec
 from dataprep.errors import StagingError
 from dataprep.staging.node_dir.directory import StageDirectory
 from dataprep.staging.node_dir.paths import PRIVATE, target_error
-from dataprep.system.messages import one_line, printable
+from dataprep.system.messages import printable
 from dataprep_schemas.state import CopierNote
 
 LOCK = "lock"  # its name in the private directory
@@ -54,7 +54,7 @@ class NodeLock:
 
     def _write(self, progress: str) -> None:
         self._written, self._progress = time.monotonic(), progress
-        shown = one_line(progress)[:_MOST_PROGRESS]
+        shown = printable(progress)[:_MOST_PROGRESS]
         note = msgspec.json.encode(CopierNote(os.getpid(), socket.gethostname(), shown))
         # A disk that is full or broken is told by the copying, which fares no better.
         with suppress(OSError):
