@@ -88,10 +88,10 @@ def short(name: str, most: int = _LONGEST) -> str:
     return name if len(name) <= most else f"{name[: most - 1]}…"
 
 
-def small_picture(example: Example, shape: tuple[int, int] = (_SIDE, _SIDE)) -> Image.Image:
-    """An image that fits into so many pixels, with its bounding boxes drawn in."""
+def small_picture(example: Example) -> Image.Image:
+    """An image for a page, with its bounding boxes drawn in."""
     small = example.image().convert("RGB")
-    small.thumbnail(shape)
+    small.thumbnail((_SIDE, _SIDE))
     draw = ImageDraw.Draw(small)
     width, height = small.size
     for left, top, right, bottom in example.upright_boxes:
@@ -100,12 +100,11 @@ def small_picture(example: Example, shape: tuple[int, int] = (_SIDE, _SIDE)) -> 
     return small
 
 
-def thumbnail(example: Example) -> str:
-    """A small picture as a ``data:`` address that a page can show without a network.
-
-    The same image is always the same address.
-    """
-    return _address(small_picture(example))
+def _address(example: Example) -> str:
+    """A small picture as a ``data:`` address, for which a page needs no network."""
+    buffer = io.BytesIO()
+    small_picture(example).save(buffer, "JPEG", quality=_QUALITY)
+    return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode()
 
 
 def _stored(records: Records, number: int, key: str) -> Picture:
@@ -114,13 +113,6 @@ def _stored(records: Records, number: int, key: str) -> Picture:
         example = records[number]
         if example.key != key:
             return Picture(None, "", place)
-        return Picture(thumbnail(example), short(example.class_name), place)
+        return Picture(_address(example), short(example.class_name), place)
     except (LookupError, DataprepError, OSError):  # a damaged shard, or one that is not there
         return Picture(None, "", place)
-
-
-def _address(image: Image.Image) -> str:
-    image.thumbnail((_SIDE, _SIDE))
-    buffer = io.BytesIO()
-    image.save(buffer, "JPEG", quality=_QUALITY)
-    return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode()

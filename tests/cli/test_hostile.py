@@ -218,7 +218,7 @@ def say_hostile_things(manifest: dict[str, Any]) -> None:
     "words",
     [
         *(["verify"], ["verify", "--json"], ["inspect"], ["inspect", "--json"], ["status"]),
-        *(["lint"], ["lint", "--json"], ["preview", "--split", "train"], ["card"], ["report"]),
+        *(["lint"], ["lint", "--json"], ["card"], ["report"]),
         *(["stage", "--share", "node", "--rank", "0", "--world_size", "9"], ["stage"]),
         *(["stage", "--split", "train"], ["stage", "--status"], ["diff"], ["convert"]),
     ],
