@@ -6,7 +6,6 @@ import base64
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import TYPE_CHECKING, Final
 
 from PIL import Image, ImageDraw
@@ -38,11 +37,6 @@ class Picture:
         """All that is said of it, in a line."""
         return f"{self.place}: {self.class_name}" if self.class_name else self.place
 
-    @property
-    def room(self) -> int:
-        """Bytes of a page that it takes, about."""
-        return len(self.address or "") + 2 * len(escape(self.caption).encode()) + 200
-
 
 class Album:
     """Thumbnails of the images of a data set; of what cannot be read, only captions.
@@ -55,21 +49,10 @@ class Album:
         self._sealed, self._rows = sealed, rows
         self._first = {name: start for name, (start, *_) in first_rows(sealed.manifest).items()}
 
-    def pictures(self, images: Sequence[tuple[str, str]], room: int) -> list[Picture]:
-        """Thumbnails of these images (split, key), in this order.
-
-        Args:
-            room: bytes that they may take; the last ones are captions if they would take more.
-        """
+    def pictures(self, images: Sequence[tuple[str, str]]) -> list[Picture]:
+        """Thumbnails of these images (split, key), in this order."""
         found = self._stored(images)
-        shown = []
-        for image in images:
-            picture = found.get(image) or Picture(None, "", short("/".join(image)))
-            if picture.room > room:
-                picture = Picture(None, picture.class_name, picture.place)
-            room -= picture.room
-            shown.append(picture)
-        return shown
+        return [found.get(image) or Picture(None, "", short("/".join(image))) for image in images]
 
     def _stored(self, images: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Picture]:
         found = {}

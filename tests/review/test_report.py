@@ -14,7 +14,6 @@ import pytest
 from PIL import Image
 
 import dataprep
-from dataprep.review.facts import ClassCount
 from dataprep.review.loaders import loaders
 from dataprep.sealed.set import SealedSet
 from dataprep.tables.records import RecordsTable
@@ -26,7 +25,6 @@ pytest.importorskip("jinja2", reason="the extra report is not installed")
 
 
 from dataprep.review.pictures import Album
-from dataprep.review.report import class_rows
 
 
 @pytest.fixture(scope="session")
@@ -76,37 +74,21 @@ def test_hostile_names_are_only_text(page: Path) -> None:
     assert HOSTILE in parsed(page).text
 
 
-def test_the_table_of_classes_has_room_for_any_names() -> None:
-    classes = [ClassCount(number, "&" * 300, '"' * 300, {"train": 7}) for number in range(21_841)]
-    rows = class_rows(classes, ["train"], 2_000_000)
-    assert len(rows) == len(classes)
-    assert 1_000_000 < sum(len(row.encode()) for row in rows) <= 2_000_000
-    many = [ClassCount(number, "<", "x" * 300, {"train": 7}) for number in range(200_000)]
-    rows = class_rows(many, ["train"], 2_000_000)
-    assert 10_000 < len(rows) < len(many)
-    assert sum(len(row.encode()) for row in rows) <= 2_000_000
-    short = class_rows([ClassCount(0, "c0", "cat", {"train": 1_000})], ["train"], 2_000_000)
-    assert short == ["<tr><td>0<td>c0<td>cat<td>1,000\n"]
-
-
-def test_what_has_no_room_for_a_picture_has_a_caption(planted: Planted) -> None:
+def test_what_cannot_be_read_has_a_caption(planted: Planted) -> None:
     sealed = SealedSet.read(planted.out)
     images = [("train", "c0/00.jpg"), ("train", "c0/03.jpg"), ("train", "no such image")]
     rows = {images[0]: 0, images[1]: 1}  # of which the keys are others
     album = Album(sealed, rows)
-    assert [picture.address for picture in album.pictures(images, 10**6)] == [None] * 3
+    assert [picture.address for picture in album.pictures(images)] == [None] * 3
     with RecordsTable(planted.out, sealed.manifest.records_table) as table:
         keys = [key for (key,) in table.rows(0, 40, ["key"])]
     rows = {image: keys.index(image[1]) for image in images[:2]}
     album = Album(sealed, rows)
-    both = album.pictures(images, 10**6)
+    both = album.pictures(images)
     assert all(picture.address for picture in both[:2])
     assert [picture.caption for picture in both] == [
         *("train/c0/00.jpg: c0", "train/c0/03.jpg: c0", "train/no such image")
     ]
-    one = album.pictures(images, both[0].room + 10)
-    assert [bool(picture.address) for picture in one] == [True, False, False]
-    assert [picture.caption for picture in one] == [picture.caption for picture in both]
 
 
 def test_a_rejected_image_is_named_without_a_picture(page: Path) -> None:
