@@ -50,7 +50,6 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "a directory": make_directory,
     "flipped": flip,
     "cut": lambda path: path.write_bytes(path.read_bytes()[:-7]),
-    "emptied": lambda path: path.write_bytes(b""),
     "removed": Path.unlink,
 }
 CASES = [
