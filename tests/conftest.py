@@ -131,7 +131,6 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     missing = [name for name, module in PACKAGES.items() if find_spec(module) is None]
     missing += [f"pandas {version}" for version, place in PANDAS.items() if not place.exists()]
     missing += [] if "DATAPREP_MXNET_PYTHON" in os.environ else ["MXNet"]
-    missing += [] if "DATAPREP_COMPOSER_PYTHON" in os.environ else ["Composer"]
     missing += [name for name in PROGRAMS if shutil.which(name) is None]
     missing += [] if os.geteuid() == 0 else ["root"]
     if missing:

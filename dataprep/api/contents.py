@@ -12,7 +12,7 @@ import msgspec
 
 from dataprep.sealed.part import described
 from dataprep.sealed.set import PresentSplit, SealedSet
-from dataprep.system.messages import counted, one_line, printable, sized
+from dataprep.system.messages import counted, printable, sized
 from dataprep.tables.records import NAME, TURNED, check_sealed, conspicuous, count_reasons
 from dataprep_schemas.manifest import Statistics, Statuses
 
@@ -80,7 +80,7 @@ class Contents:
 
     def __str__(self) -> str:
         """A few lines a split."""
-        return "\n".join(map(one_line, self._lines()))
+        return "\n".join(map(printable, self._lines()))
 
     def _lines(self) -> Iterator[str]:
         yield f"{self.out}: {self.dataset}, {self.sink}, seed {self.seed}"

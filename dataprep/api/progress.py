@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from dataprep.system.messages import one_line, sized
+from dataprep.system.messages import printable, sized
 
 if TYPE_CHECKING:
     from dataprep.jobs.job import Job
@@ -37,7 +37,6 @@ class Progress:
         unit: ``part`` (a directory or an archive), ``image``, ``record`` or ``byte``.
         seconds: since the phase began.
         rate: units a second in this phase; None in its first second, and before anything is done.
-        bytes_per_second: what is written, of the shards that are finished; None if unknown.
         rejected: images that were rejected so far.
         finished: whether the phase is over, one way or another.
         message: a line worth reading.
@@ -49,7 +48,6 @@ class Progress:
     unit: str = ""
     seconds: float = 0.0
     rate: float | None = None
-    bytes_per_second: float | None = None
     rejected: int = 0
     finished: bool = False
     message: str | None = None
@@ -70,8 +68,6 @@ class Progress:
         if self.rate is not None:
             rate = f"{self.rate:,.0f} {self.unit}s"
             yield f"{sized(self.rate) if self.unit == 'byte' else rate}/s"
-        if self.bytes_per_second is not None:
-            yield f"{sized(self.bytes_per_second)}/s"
         if self.rate and not self.finished:
             yield f"{_clock((self.total - self.done) / self.rate)} left"
         if self.phase == "write":
@@ -95,7 +91,7 @@ class Reporter:
         self._lock = threading.Lock()
         self._now = Progress()
         self._began = self._told = 0.0
-        self._before = self._said = self._committed = self._bytes = 0
+        self._before = self._said = self._committed = 0
 
     def line(self, text: str) -> None:
         """Something worth a line."""
@@ -105,7 +101,7 @@ class Reporter:
         """A new phase, of which so much is done already; the one before is over."""
         self.finished()
         self._began, self._told = time.monotonic(), 0.0
-        self._before, self._said, self._bytes = done, -1, 0
+        self._before, self._said = done, -1
         self._now = Progress(phase, done, total, unit)
         self._say()
 
@@ -141,7 +137,6 @@ class Reporter:
     def progress(self, new: Sequence[CommitRecord], under_way: int) -> None:
         """Shards that were committed since the last call, and images in those that are not."""
         self._committed += sum(record.images for record in new)
-        self._bytes += sum(record.total_bytes for record in new)
         # Never backwards: a shard's note is gone a moment before its record is seen.
         done = max(self._committed + under_way, self._now.done)
         rejected = self._now.rejected + sum(record.rejected for record in new)
@@ -159,11 +154,10 @@ class Reporter:
         if not self._now.finished and now - self._told < least:
             return
         self._told, self._said, seconds = now, self._now.done, now - self._began
-        rate = speed = None
+        rate = None
         if seconds >= _RATE_SECONDS and self._now.done > self._before:
             rate = (self._now.done - self._before) / seconds
-            speed = self._bytes / seconds if self._bytes else None
-        self._now = replace(self._now, seconds=seconds, rate=rate, bytes_per_second=speed)
+        self._now = replace(self._now, seconds=seconds, rate=rate)
         self._tell(self._now)
 
 
@@ -214,7 +208,7 @@ class Display:
 
         try:
             with tqdm.external_write_mode(file=self._messages):
-                print(one_line(text), file=self._messages, flush=True)  # its voice
+                print(printable(text), file=self._messages, flush=True)  # its voice
         except BrokenPipeError:
             forget_stdout()
         except OSError as error:  # a full disk of the log's is none either
@@ -224,7 +218,7 @@ class Display:
 
 def _line(text: str) -> None:
     with suppress(OSError):  # progress is worth no failure
-        print(one_line(text), file=sys.stderr, flush=True)  # noqa: T201  # its voice
+        print(printable(text), file=sys.stderr, flush=True)  # noqa: T201  # its voice
 
 
 def _new_bar(progress: Progress) -> Any:

@@ -81,7 +81,6 @@ def report(
     to: StrPath | None = None,
     near: bool | None = None,
     seed: int = 0,
-    raw_data_dir: StrPath | None = None,
     progress: Tell | None = None,
 ) -> Path:
     """Write an HTML page about a data set: numbers, classes, images, findings; returns its path.
@@ -90,8 +89,6 @@ def report(
         to: of the page; None for ``report.html`` in `out`.
         near: whether to look for look-alikes; None: if there are at most 400,000 images.
         seed: chooses the images that are shown.
-        raw_data_dir: what the data set was made from, to show rejected images; None: these are
-            only named.
 
     Raises:
         DatasetError: there is no intact manifest, or only a part of the data set.
@@ -101,10 +98,9 @@ def report(
     from dataprep.review.report import NAME, write_report
 
     path = Path(out, NAME) if to is None else Path(to)
-    raw = None if raw_data_dir is None else Path(raw_data_dir)
     with told(progress) as reporter:
         advance = partial(reporter.counting, "report", CHOICES)
-        write_report(Path(out), path, near=near, seed=seed, raw=raw, advance=advance)
+        write_report(Path(out), path, near=near, seed=seed, advance=advance)
     return path
 
 

@@ -12,7 +12,7 @@ import click
 from dataprep.api.parameters import flag
 from dataprep.api.progress import forget_stdout
 from dataprep.errors import DataprepError
-from dataprep.system.messages import one_line
+from dataprep.system.messages import printable
 
 PATH = click.Path(path_type=Path)
 """Of an argument."""
@@ -35,7 +35,7 @@ def say(*lines: object, err: bool = False) -> None:
         BrokenPipeError: nobody reads stdout any more.
     """
     for line in lines:
-        _print(f"{one_line(str(line))}\n", err=err)
+        _print(f"{printable(str(line))}\n", err=err)
 
 
 def show(result: object, *, json: bool) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from dataprep.api.parameters import directory, number, option
+from dataprep.api.parameters import number, option
 from dataprep.api.review import report
 from dataprep.cli.output import PATH, say
 from dataprep.cli.signals import watched
@@ -26,7 +26,6 @@ def _report(out: Path, **options: Any) -> None:
 
 _TO = "Path of the page. [default: OUT/report.html]"
 _NEAR = "Whether to look for nearly the same images. [default: up to 400,000 images]"
-_RAW = "Raw data, to show rejected images too."
 command = click.Command(
     "report",
     params=[
@@ -34,12 +33,6 @@ command = click.Command(
         option("to", _TO, metavar="FILE", type=click.Path(path_type=Path, dir_okay=False)),
         click.Option(["--near/--no_near"], default=None, help=_NEAR),
         number("seed", "N", "Random seed that chooses the images.", least=0, default=0),
-        directory(
-            "raw_data_dir",
-            "RAW",
-            _RAW,
-            type=click.Path(path_type=Path, exists=True, file_okay=False),
-        ),
     ],
     callback=_report,
     help=_report.__doc__,

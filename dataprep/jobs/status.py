@@ -16,7 +16,7 @@ from dataprep.jobs.workspace import Workspace
 from dataprep.sealed.part import NAME as PART
 from dataprep.sealed.part import described
 from dataprep.sealed.set import SealedSet
-from dataprep.system.messages import counted, one_line
+from dataprep.system.messages import counted, printable
 from dataprep.system.state_files import read_state
 from dataprep_schemas.state import CommitRecord, Marker, StoredJob
 
@@ -92,7 +92,7 @@ class JobStatus:
             )
         if self.command and "command" in self.description:
             lines.append(f"the command: {self.command}")
-        return "\n".join(map(one_line, lines))
+        return "\n".join(map(printable, lines))
 
 
 def read_status(out: Path) -> JobStatus:

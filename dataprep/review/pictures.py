@@ -1,4 +1,4 @@
-"""Thumbnails of images, stored ones with what is known of each drawn in."""
+"""Thumbnails of stored images, with what is known of each drawn in."""
 
 from __future__ import annotations
 
@@ -6,31 +6,21 @@ import base64
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
 from PIL import Image, ImageDraw
 
-from dataprep.archives.reading import close_archives, read_image
 from dataprep.errors import DataprepError
-from dataprep.images.decode import orientation_of
-from dataprep.images.pillow import PILLOW_ERRORS
-from dataprep.images.pixels import upright
-from dataprep.images.recipe import MAX_IMAGE_BYTES
 from dataprep.sealed.records import Records
 from dataprep.sealed.set import SealedSet, first_rows
 from dataprep.system.messages import printable
 
 if TYPE_CHECKING:
     from dataprep.sinks.example import Example
-    from dataprep.tables import Row
 
 _SIDE: Final = 112  # pixels of the longer side
 _QUALITY: Final = 70
 _BOX: Final = (255, 64, 64)
-_END: Final = b"\xff\xd9"  # of a JPEG
 _LONGEST: Final = 120  # characters of a name
 
 
@@ -47,41 +37,22 @@ class Picture:
         """All that is said of it, in a line."""
         return f"{self.place}: {self.class_name}" if self.class_name else self.place
 
-    @property
-    def room(self) -> int:
-        """Bytes of a page that it takes, about."""
-        return len(self.address or "") + 2 * len(escape(self.caption).encode()) + 200
-
 
 class Album:
     """Thumbnails of the images of a data set; of what cannot be read, only captions.
 
     Args:
         rows: of stored images by (split, key), in the table of records.
-        raw: the raw data, for images that are not stored; None: there are no thumbnails of these.
     """
 
-    def __init__(
-        self, sealed: SealedSet, rows: Mapping[tuple[str, str], int], raw: Path | None
-    ) -> None:
-        self._sealed, self._rows, self._raw = sealed, rows, raw
+    def __init__(self, sealed: SealedSet, rows: Mapping[tuple[str, str], int]) -> None:
+        self._sealed, self._rows = sealed, rows
         self._first = {name: start for name, (start, *_) in first_rows(sealed.manifest).items()}
 
-    def pictures(self, images: Sequence[tuple[str, str]], room: int) -> list[Picture]:
-        """Thumbnails of these images (split, key), in this order.
-
-        Args:
-            room: bytes that they may take; the last ones are captions if they would take more.
-        """
-        found = self._stored(images) | self._unstored(images)
-        shown = []
-        for image in images:
-            picture = found.get(image) or Picture(None, "", short("/".join(image)))
-            if picture.room > room:
-                picture = Picture(None, picture.class_name, picture.place)
-            room -= picture.room
-            shown.append(picture)
-        return shown
+    def pictures(self, images: Sequence[tuple[str, str]]) -> list[Picture]:
+        """Thumbnails of these images (split, key), in this order."""
+        found = self._stored(images)
+        return [found.get(image) or Picture(None, "", short("/".join(image))) for image in images]
 
     def _stored(self, images: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Picture]:
         found = {}
@@ -93,26 +64,6 @@ class Album:
                         found[of, key] = _stored(records, row - self._first[split], key)
         return found
 
-    def _unstored(self, images: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Picture]:
-        if self._raw is None:
-            return {}
-        wanted = {*images} - self._rows.keys()
-        found = {}
-        try:
-            for image, row in _raw_rows(self._sealed.out, wanted):
-                found[image] = Picture(self._raw_thumbnail(row), "", short("/".join(image)))
-        finally:
-            close_archives()
-        return found
-
-    def _raw_thumbnail(self, row: Row) -> str | None:
-        try:
-            index = self._sealed.out / ".dataprep" / "index"
-            data = read_image(Path(self._raw or ""), row, index, most=MAX_IMAGE_BYTES)
-            return _address(_decoded_so_far(data))
-        except (DataprepError, *PILLOW_ERRORS):
-            return None
-
 
 def short(name: str, most: int = _LONGEST) -> str:
     """A name for a page, printable, cut where it is very long."""
@@ -120,10 +71,10 @@ def short(name: str, most: int = _LONGEST) -> str:
     return name if len(name) <= most else f"{name[: most - 1]}…"
 
 
-def small_picture(example: Example, shape: tuple[int, int] = (_SIDE, _SIDE)) -> Image.Image:
-    """An image that fits into so many pixels, with its bounding boxes drawn in."""
+def small_picture(example: Example) -> Image.Image:
+    """An image for a page, with its bounding boxes drawn in."""
     small = example.image().convert("RGB")
-    small.thumbnail(shape)
+    small.thumbnail((_SIDE, _SIDE))
     draw = ImageDraw.Draw(small)
     width, height = small.size
     for left, top, right, bottom in example.upright_boxes:
@@ -132,12 +83,11 @@ def small_picture(example: Example, shape: tuple[int, int] = (_SIDE, _SIDE)) -> 
     return small
 
 
-def thumbnail(example: Example) -> str:
-    """A small picture as a ``data:`` address that a page can show without a network.
-
-    The same image is always the same address.
-    """
-    return _address(small_picture(example))
+def _address(example: Example) -> str:
+    """A small picture as a ``data:`` address, for which a page needs no network."""
+    buffer = io.BytesIO()
+    small_picture(example).save(buffer, "JPEG", quality=_QUALITY)
+    return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode()
 
 
 def _stored(records: Records, number: int, key: str) -> Picture:
@@ -146,37 +96,6 @@ def _stored(records: Records, number: int, key: str) -> Picture:
         example = records[number]
         if example.key != key:
             return Picture(None, "", place)
-        return Picture(thumbnail(example), short(example.class_name), place)
+        return Picture(_address(example), short(example.class_name), place)
     except (LookupError, DataprepError, OSError):  # a damaged shard, or one that is not there
         return Picture(None, "", place)
-
-
-def _raw_rows(
-    out: Path, images: Iterable[tuple[str, str]]
-) -> Iterable[tuple[tuple[str, str], Row]]:
-    """Where images lie in the raw data, as far as the directory of the data set still says."""
-    from pyarrow import parquet
-
-    from dataprep.tables.arrow import order_rows
-
-    keys: dict[str, list[str]] = {}
-    for split, key in images:
-        keys.setdefault(split, []).append(key)
-    for split, wanted in keys.items():
-        for path in sorted((out / ".dataprep" / "order").glob("*.parquet")):
-            if path.name.rpartition("-")[0] == split:
-                table = parquet.read_table(path, filters=[("key", "in", wanted)])
-                yield from (((split, row.key), row) for row in order_rows(table))
-
-
-def _decoded_so_far(data: bytes) -> Image.Image:
-    """What there is of an image; libjpeg fills in what a JPEG that was cut short lacks."""
-    found = Image.open(io.BytesIO(data + _END)).convert("RGB")
-    return Image.fromarray(upright(np.asarray(found), orientation_of(data)))
-
-
-def _address(image: Image.Image) -> str:
-    image.thumbnail((_SIDE, _SIDE))
-    buffer = io.BytesIO()
-    image.save(buffer, "JPEG", quality=_QUALITY)
-    return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode()

@@ -5,10 +5,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from html import escape
-from itertools import accumulate, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,22 +22,17 @@ from dataprep.review.pictures import Album, Picture, short
 from dataprep.review.rules import NEEDS_NEAR, RULES
 from dataprep.sealed.set import SealedSet
 from dataprep.system.durable_files import write_durably
-from dataprep.system.messages import counted, printable, sized
+from dataprep.system.messages import counted, sized
 from dataprep_schemas.manifest import Manifest
 
 NAME: Final = "report.html"
 
 _IMAGES: Final = 240  # on the contact sheet
-_PAIRS: Final = 12  # findings with pictures, of a rule
-_ALIKE: Final = 4  # pictures of a finding
+_PAIRS: Final = 8  # findings with pictures, of a rule
+_ALIKE: Final = 2  # pictures of a finding
 _FINDINGS: Final = 100  # in words, of a rule
-
-# Bytes that each may take, whatever the names are: the page stays below 5 MB.
-_TABLE_ROOM: Final = 2_000_000
-_SHEET_ROOM: Final = 1_200_000
-_PICTURES_ROOM: Final = 900_000  # of the findings
-_WORDS_ROOM: Final = 20_000  # of a rule
 _LONGEST: Final = 300  # characters of a finding
+_CLASSES: Final = 25_000  # in the table
 
 _NEAR_LIMIT: Final = 400_000  # images; with more, look-alikes take longer than a report should
 
@@ -58,14 +52,12 @@ def write_report(
     *,
     near: bool | None,
     seed: int,
-    raw: Path | None,
     advance: Callable[[int], None],
 ) -> None:
     """Write it.
 
     Args:
         near: whether to look for look-alikes; None: if there are few enough images.
-        raw: the raw data, to show images that are not stored; None: they are only named.
 
     Raises:
         DatasetError: it is not a finished data set, damaged, or a part.
@@ -85,7 +77,7 @@ def write_report(
         chosen = sample(database, [*splits], images=_IMAGES, seed=seed)
         pictured = {(split, key) for _, split, key in chosen}
         pictured |= {image for entry in found for image in _pictured(entry)}
-        album = Album(sealed, rows_of(database, pictured), raw)
+        album = Album(sealed, rows_of(database, pictured))
     if not near:
         remarks.append(
             f"look-alikes were not looked for among {sealed.records:,} images: `dataprep lint` does"
@@ -97,13 +89,12 @@ def write_report(
         facts=_facts(sealed),
         splits=splits,
         classes=len(classes),
-        rows=class_rows(classes, splits, _TABLE_ROOM),
+        rows=classes[:_CLASSES],
         class_chart=descending([entry.total for entry in classes], "classes, largest first"),
         charts=[bars(measure) for measure in measures],
         sheet=_contact_sheet(album, chosen, classes),
         findings=_shown(album, [entry for entry in found if entry.count]),
         quiet=[entry for entry in found if not entry.count],
-        raw=raw,
         remarks=remarks,
         loaders=loaders(manifest),
         options=_options(manifest),
@@ -113,7 +104,7 @@ def write_report(
 
 def _template() -> Any:  # they are loaded only here, and for the charts
     environment = templates(autoescape=True)
-    environment.filters.update(sized=sized, counted=counted, sha256=_sha256)
+    environment.filters.update(sized=sized, counted=counted, sha256=_sha256, short=short)
     return environment.get_template(f"{NAME}.j2")
 
 
@@ -155,7 +146,7 @@ def _contact_sheet(
 ) -> list[tuple[str, str, list[Picture]]]:
     """Name, number of images, and pictures of each class that is shown."""
     sheet: dict[int, list[Picture]] = {}
-    pictures = album.pictures([(split, key) for _, split, key in chosen], _SHEET_ROOM)
+    pictures = album.pictures([(split, key) for _, split, key in chosen])
     for (label, *_), picture in zip(chosen, pictures, strict=True):
         sheet.setdefault(label, []).append(picture)
     return [
@@ -170,11 +161,9 @@ def _pictured(found: Findings) -> Iterator[tuple[str, str]]:
 
 
 def _shown(album: Album, found: Sequence[Findings]) -> list[Shown]:
-    """Every rule gets the same room for its pictures."""
-    room = _PICTURES_ROOM // max(len([entry for entry in found if any(_pictured(entry))]), 1)
     shown = []
     for entry in found:
-        pictures = iter(album.pictures(list(_pictured(entry)), room))
+        pictures = iter(album.pictures(list(_pictured(entry))))
         pairs = [
             (
                 short(finding.text, _LONGEST),
@@ -183,43 +172,9 @@ def _shown(album: Album, found: Sequence[Findings]) -> list[Shown]:
             for finding in entry.findings[:_PAIRS]
             if finding.images
         ]
-        shown.append(Shown(entry, tuple(pairs), _words(entry)))
+        words = tuple(short(finding.text, _LONGEST) for finding in entry.findings)
+        shown.append(Shown(entry, tuple(pairs), words))
     return shown
-
-
-def _words(found: Findings) -> tuple[str, ...]:
-    """Findings as lines, as many as there is room for."""
-    texts = [short(finding.text, _LONGEST) for finding in found.findings]
-    ends = accumulate(len(escape(text).encode()) + 10 for text in texts)
-    return tuple(text for text, end in zip(texts, ends, strict=True) if end <= _WORDS_ROOM)
-
-
-def class_rows(classes: Sequence[ClassCount], splits: Collection[str], room: int) -> list[str]:
-    """Rows of HTML, the names cut so that all fit; if not even that helps, the first rows.
-
-    Args:
-        room: bytes that they may take.
-    """
-    longest = max(min(room // max(len(classes), 1) - 60 - 16 * len(splits), 200), 16)
-    rows = []
-    for entry in classes:
-        name = "" if entry.name == entry.identifier else entry.name
-        cells = [str(entry.number), _cut(entry.identifier, longest), _cut(name, longest)]
-        cells += [f"{entry.images[split]:,}" for split in splits]
-        row = f"<tr><td>{'<td>'.join(cells)}\n"  # HTML lets one leave out the other tags
-        room -= len(row.encode())
-        if room < 0:
-            break
-        rows.append(row)
-    return rows
-
-
-def _cut(name: str, most: int) -> str:
-    """A name as HTML of so many bytes at most."""
-    text = printable(name)
-    while len(escape(text).encode()) > most:
-        text = text[: min(most, len(text) - 1 - len(text) // 8)]
-    return escape(text if text == printable(name) else f"{text}…")
 
 
 def _options(manifest: Manifest) -> list[tuple[str, str]]:

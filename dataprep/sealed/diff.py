@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,10 +11,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.sealed.set import SealedSet
+from dataprep.sealed.set import SealedSet, first_rows
 from dataprep.sealed.split import FinishedSplit
-from dataprep.sinks.example import Example, pixels_of
+from dataprep.sinks.example import pixels_of
 from dataprep.system.messages import printable
+from dataprep.tables.records import RecordsTable
 
 SHOWN = 5  # keys named for each kind of difference
 
@@ -58,17 +59,11 @@ class Difference:
         splits: of every split that both have.
         missing: splits that one of them lacks, in words.
         pixels: whether pixels were compared, because one data set stores them.
-        boxes: whether bounding boxes and what they show were compared, because both formats have
-            a place for them.
-        attributes: whether attributes were compared, because both formats have a place for them,
-            and one of the data sets has some.
     """
 
     splits: tuple[SplitDifference, ...]
     missing: tuple[str, ...]
     pixels: bool
-    boxes: bool
-    attributes: bool
 
     @property
     def same(self) -> bool:
@@ -77,28 +72,22 @@ class Difference:
 
 
 def diff(
-    a: Path, b: Path, *, threads: int, progress: Callable[[int], object] | None = None
+    a: Path, b: Path, *, threads: int, progress: Callable[[int], object] = lambda _count: None
 ) -> Difference:
-    """Read both data sets once and compare keys, labels and images.
+    """Compare keys, labels, boxes, attributes and images, as both tables of records have them.
 
-    Images are compared byte for byte; or, if one data set stores arrays of pixels, pixel for
-    pixel. Takes about 50 bytes of memory an example.
+    Images are compared by the hash of their bytes, which no shard is read for; or, if one data set
+    stores arrays of pixels, pixel for pixel. Takes about 50 bytes of memory an example.
 
     Raises:
-        DatasetError: there is no intact manifest, or only a part of a data set.
-        SinkError: a shard is damaged.
+        DatasetError: there is no intact manifest or table, or only a part of a data set.
+        SinkError: a shard of which the pixels are compared is damaged.
     """
     both = [SealedSet.read(out) for out in (a, b)]
     for each in both:
         each.require_whole("compared")
-    sinks = [each.sink for each in both]
-    how = _Comparison(
-        pixels=any(sink.pixels for sink in sinks),
-        boxes=all(sink.keeps_boxes for sink in sinks),
-        attributes=all(sink.keeps_attributes for sink in sinks)
-        and any(each.info.attributes for each in both),
-        max_pixels=max(each.manifest.image.max_pixels for each in both),
-    )
+    pixels = any(each.sink.pixels for each in both)
+    max_pixels = max(each.manifest.image.max_pixels for each in both)
     missing = [
         f"{own.out} has no split {split}"
         for own, other in (both, both[::-1])
@@ -108,61 +97,57 @@ def diff(
     splits = []
     for split in both[0].splits:
         if split in both[1].splits:
-            readers = [FinishedSplit(each, split) for each in both]
-            rows = [_rows(records, how, threads, progress) for records in readers]
-            splits.append(_compare(readers, rows))
-    return Difference(tuple(splits), tuple(missing), how.pixels, how.boxes, how.attributes)
-
-
-@dataclass(frozen=True, slots=True)
-class _Comparison:
-    """What of two examples is compared."""
-
-    pixels: bool
-    boxes: bool
-    attributes: bool
-    max_pixels: int
-
-    def row(self, example: Example) -> tuple[bytes, bytes]:
-        """A `_ROW`."""
-        said: list[object] = [example.labels]
-        if self.boxes:
-            said += [np.asarray(example.boxes, np.float32).tobytes(), example.box_labels]
-        if self.attributes:
-            said.append(sorted(example.attributes.items()))
-        image = example.encoded
-        if self.pixels:
-            pixels = pixels_of(example, self.max_pixels)
-            said.append(pixels.shape)
-            image = pixels.tobytes()
-        key = example.key.encode("utf-8", "surrogateescape")
-        return _hash(key), _hash(repr(said).encode() + image)
+            rows = [_rows(each, split, hashes=not pixels) for each in both]
+            for each, own in zip(both, rows, strict=True):
+                steps = _add_pixels(own, each, split, max_pixels, threads) if pixels else [len(own)]
+                for done in steps:
+                    progress(done)
+            splits.append(_compare(both, split, rows))
+    return Difference(tuple(splits), tuple(missing), pixels)
 
 
 def _hash(data: bytes) -> bytes:
     return hashlib.blake2b(data, digest_size=16).digest()
 
 
-def _rows(
-    records: FinishedSplit, how: _Comparison, threads: int, progress: Callable[[int], object] | None
-) -> NDArray[np.void]:
-    """The row of every example, in order."""
-    rows = np.zeros(len(records), _ROW)
+def _rows(sealed: SealedSet, split: str, *, hashes: bool) -> NDArray[np.void]:
+    """A `_ROW` of every example in order, of what the table of records says of it.
 
-    def fill(shard: int) -> int:
-        start, stop = records.start(shard), records.ends[shard]
-        for number, example in enumerate(records.between(start, stop), start=start):
-            rows[number] = how.row(example)
-        return stop - start
-
-    with ThreadPoolExecutor(threads) as pool:
-        for done in pool.map(fill, range(len(records.ends))):
-            if progress is not None:
-                progress(done)
+    Args:
+        hashes: whether the hash of the image's bytes belongs to it.
+    """
+    rows = np.zeros(sealed.splits[split].records, _ROW)
+    first = first_rows(sealed.manifest)[split][0]
+    with RecordsTable(sealed.out, sealed.manifest.records_table) as table:
+        own = sorted(name for name, _ in table.attributes)
+        columns = ("key", "xxh3", "labels", "boxes", *own)
+        found = table.rows(first, first + len(rows), columns)
+        for number, (key, xxh3, labels, boxes, *values) in enumerate(found):
+            known = [it for it in zip(own, values, strict=True) if it[1] is not None]
+            said = (labels, boxes or [], known, xxh3 if hashes else "")
+            rows[number] = _hash(str(key).encode()), _hash(repr(said).encode())
     return rows
 
 
-def _compare(both: list[FinishedSplit], rows: list[NDArray[np.void]]) -> SplitDifference:
+def _add_pixels(
+    rows: NDArray[np.void], sealed: SealedSet, split: str, max_pixels: int, threads: int
+) -> Iterator[int]:
+    """Make the pixels of every example belong to its row; yields how many more are done."""
+    records = FinishedSplit(sealed, split)
+
+    def add(shard: int) -> int:
+        start, stop = records.start(shard), records.ends[shard]
+        for number, example in enumerate(records.between(start, stop), start=start):
+            pixels = pixels_of(example, max_pixels)
+            said = rows["content"][number].tobytes() + repr(pixels.shape).encode()
+            rows["content"][number] = _hash(said + pixels.tobytes())
+        return stop - start
+
+    with ThreadPoolExecutor(threads) as pool:
+        yield from pool.map(add, range(len(records.ends)))
+
+
+def _compare(both: list[SealedSet], split: str, rows: list[NDArray[np.void]]) -> SplitDifference:
     a, b = rows
     # Numbers of the examples that both have, matched pairwise; of a repeated key, the first.
     _, at_a, at_b = np.intersect1d(a["key"], b["key"], return_indices=True)
@@ -177,17 +162,21 @@ def _compare(both: list[FinishedSplit], rows: list[NDArray[np.void]]) -> SplitDi
         ("another image, or something else is said of it", both[0], changed),
     )
     return SplitDifference(
-        split=both[0].split,
+        split=split,
         records=(len(a), len(b)),
         only_a=len(only_a),
         only_b=len(only_b),
         changed=len(changed),
         same_order=bool(np.all(np.diff(at_b) > 0)),
         examples=tuple(
-            f"{what}: {_key(records, at)}" for what, records, found in kinds for at in found[:SHOWN]
+            f"{what}: {_key(sealed, split, at)}"
+            for what, sealed, found in kinds
+            for at in found[:SHOWN]
         ),
     )
 
 
-def _key(records: FinishedSplit, number: int) -> str:
-    return printable(next(records.between(number, number + 1)).key)
+def _key(sealed: SealedSet, split: str, number: int) -> str:
+    row = first_rows(sealed.manifest)[split][0] + int(number)
+    with RecordsTable(sealed.out, None) as table:
+        return printable(str(next(table.rows(row, row + 1, ["key"]))[0]))

@@ -10,7 +10,7 @@ from typing import Protocol, Self, TypeAlias, TypeVar
 from msgspec import Struct
 
 from dataprep.errors import NoRoomError, StagingError
-from dataprep.system.messages import counted, one_line, printable, sized
+from dataprep.system.messages import counted, printable, sized
 
 _NAMED = 5  # nodes that a message names
 
@@ -143,7 +143,7 @@ class Waiting:
         waited = time.monotonic() - self._begun
         end = "" if self._seconds is None else f"; giving up in {self._seconds - waited:.0f} s"
         text = f"dataprep: waiting for {who} since {self._clock} ({waited:.0f} s){end}"
-        print(one_line(text), file=sys.stderr, flush=True)  # noqa: T201  # whatever stdout is for
+        print(printable(text), file=sys.stderr, flush=True)  # noqa: T201  # whatever stdout is for
 
 
 class Alone:
@@ -262,4 +262,4 @@ def named(node: int, host: str) -> str:
 def failure(error: BaseException, who: str = "") -> Failed:
     """What to tell the other nodes of an error."""
     reason = " ".join(str(error).split()) or type(error).__name__
-    return Failed(one_line(f"{who}{reason}"), no_room=isinstance(error, NoRoomError))
+    return Failed(printable(f"{who}{reason}"), no_room=isinstance(error, NoRoomError))

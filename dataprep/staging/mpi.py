@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from dataprep.errors import NoRoomError, StagingError
 from dataprep.staging.agreement import Agreed, Report, Waiting
-from dataprep.system.messages import one_line, some_of
+from dataprep.system.messages import printable, some_of
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -112,7 +112,7 @@ class MpiPeers:
             except BaseException as error:
                 if not self._over:  # the others may wait for a call that this node does not make
                     text = f"dataprep: error: {_reason(error)}; all nodes are ended"
-                    print(one_line(text), file=sys.stderr, flush=True)  # noqa: T201  # nobody else will
+                    print(printable(text), file=sys.stderr, flush=True)  # noqa: T201  # nobody else will
                     self.nodes.Abort(1)
                 raise
         if self.failure is not None:

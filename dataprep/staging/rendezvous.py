@@ -54,7 +54,7 @@ from dataprep.staging.handshake import (
 )
 from dataprep.staging.placement import LOOP, Placement, require_node
 from dataprep.staging.request import StageReporter, StageRequest
-from dataprep.system.messages import one_line, printable, some_of
+from dataprep.system.messages import printable, some_of
 from dataprep.version import __version__
 
 # Below 32768, where Linux begins to take ports for outgoing connections.
@@ -94,7 +94,7 @@ def connected(
             )
         return Alone(placement.node, placement.nodes)
     # With the source: one step may stage several things side by side.
-    token = one_line(f"{placement.step or address} {request.source} {os.getuid()}")
+    token = printable(f"{placement.step or address} {request.source} {os.getuid()}")
     host, port = parse_address(address) if address else (str(host), port_of(token))
     met = _Nodes(placement, f"{token}\n{placement.nodes}\n{__version__}", on_failure)
     try:

@@ -21,7 +21,7 @@ from dataprep.staging.plan import StagePlan, find_place, make_plan, share_of
 from dataprep.staging.rendezvous import connected
 from dataprep.staging.request import StageReporter, StageRequest
 from dataprep.staging.sentinel import read_sentinel
-from dataprep.system.messages import one_line
+from dataprep.system.messages import printable
 from dataprep_schemas.state import Outcome
 
 _OUTCOME = "outcome"
@@ -142,7 +142,7 @@ def elected(
     def tell(error: BaseException | None = None) -> None:
         outcome = Outcome(time=time.time())
         if error is not None:
-            line = one_line(" ".join(str(error).split())) or type(error).__name__
+            line = printable(" ".join(str(error).split())) or type(error).__name__
             code = getattr(error, "exit_code", StagingError.exit_code)
             outcome = Outcome(error=line, exit_code=code, time=outcome.time)
         directory.write_private(told, outcome)

@@ -17,7 +17,7 @@ from dataprep.staging.sentinel import (
     planned_paths,
     read_sentinel,
 )
-from dataprep.system.messages import counted, one_line, printable, sized, some_of
+from dataprep.system.messages import counted, printable, sized, some_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class StagedStatus:
             lines.append(f"used by: {some_of(self.users)}")
         if self.source is not None and self.holder is not None:
             lines.append(self.holder)
-        return "\n".join(map(one_line, lines))
+        return "\n".join(map(printable, lines))
 
 
 def read_staged(path: Path) -> StagedStatus:

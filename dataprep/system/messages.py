@@ -11,13 +11,8 @@ from dataprep.errors import SourceError
 _MOST_NAMES = 5
 
 
-def printable(name: str) -> str:
-    """A name from the raw data as it can be shown: control and undecodable bytes escaped."""
-    return name if name.isprintable() else ascii(name)[1:-1]
-
-
-def one_line(text: str) -> str:
-    """A line as a terminal may show it: what is not printable is escaped, a newline too."""
+def printable(text: str) -> str:
+    """A text as a terminal may show it: what is not printable is escaped, a newline too."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)

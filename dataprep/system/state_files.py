@@ -18,7 +18,7 @@ import msgspec
 
 from dataprep.errors import DatasetError
 from dataprep.system.durable_files import write_durably
-from dataprep.system.messages import one_line, refusal
+from dataprep.system.messages import printable, refusal
 from dataprep.system.regular_files import open_descriptor, read_regular
 from dataprep_schemas.manifest import Manifest
 from dataprep_schemas.state import State
@@ -99,7 +99,7 @@ def _refused(
     what = str(error)
     if found not in ("dataprep-", expected):
         what = f"its format is {found[:100]!r}, this version reads {expected!r}"
-    return DatasetError(f"{place}: {one_line(what)[:_LONGEST]}; {remedy}")
+    return DatasetError(f"{place}: {printable(what)[:_LONGEST]}; {remedy}")
 
 
 class _Named(msgspec.Struct):

@@ -250,16 +250,14 @@ def refused(cli: Cli, made: Made, *options: object) -> str:
     return result.error
 
 
-def test_vanished_images_are_named(cli: Cli, grown: Made) -> None:
-    (grown.raw.path / "bar" / "1.jpg").unlink()
-    (grown.raw.path / "cañon" / "2.jpg").unlink()
+def test_vanished_and_changed_images_are_named(cli: Cli, grown: Made) -> None:
+    (grown.raw.path / "bar" / "1.jpg").rename(grown.raw.path.parent / "kept.jpg")
+    (grown.raw.path / "cañon" / "2.jpg").rename(grown.raw.path.parent / "also.jpg")
     error = refused(cli, grown)
     assert "bar/1.jpg is not in that split of the raw data any more" in error
     assert ", and 1 other image; --append only adds" in error
     assert "--overwrite" in error
-
-
-def test_changed_images_are_named(cli: Cli, grown: Made) -> None:
+    (grown.raw.path.parent / "also.jpg").rename(grown.raw.path / "cañon" / "2.jpg")
     picture(grown.raw.path / "bar" / "1.jpg", 7, size=400)
     assert "bar/1.jpg has another size or other labels" in refused(cli, grown)
 

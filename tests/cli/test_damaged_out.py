@@ -49,7 +49,6 @@ def make_directory(path: Path) -> None:
 DAMAGES: dict[str, Callable[[Path], object]] = {
     "flipped": flip,
     "cut": lambda path: path.write_bytes(path.read_bytes()[:-7]),
-    "emptied": lambda path: path.write_bytes(b""),
     "removed": Path.unlink,
 }
 CASES = [

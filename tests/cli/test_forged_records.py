@@ -12,8 +12,8 @@ from pyarrow import parquet
 
 import dataprep
 from dataprep.errors import DataprepError, DatasetError
-from tests.cli.test_verify import resealed
 from tests.conftest import Cli, Made
+from tests.sealed.test_verify import resealed
 
 INJECTION = """key" from (select chosen.*, [0] as numbers, 0 as rank from chosen) limit 0; \
 copy (select content from read_text('/etc/hostname')) to 'PWNED.csv'; select 1 as "a"""

@@ -76,27 +76,25 @@ def test_help_shows_the_common_options_in_sections_and_where_the_rest_is(cli: Cl
     assert "more options" not in everything
 
 
+def modules_of(*words: str) -> set[str]:
+    """What a command that succeeds has loaded in the end."""
+    done = subprocess.run(
+        [sys.executable, "-c", _MODULES, *words], capture_output=True, text=True, check=True
+    )
+    code, modules = json.loads(done.stdout.splitlines()[-1])
+    assert code == 0
+    return set(modules)
+
+
 @pytest.mark.parametrize("way", [(), ("imagenet",), ("stage",), ("synthesize",)], ids=" ".join)
 def test_help_loads_nothing_heavy(way: tuple[str, ...]) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", _MODULES, *way, "--help"], capture_output=True, text=True, check=True
-    )
-    code, modules = json.loads(done.stdout.splitlines()[-1])
-    assert code == 0
-    assert not {"apache_beam", "tensorflow", "numpy", "PIL", "google", "grpc"} & set(modules)
+    heavy = {"apache_beam", "tensorflow", "numpy", "PIL", "google", "grpc"}
+    assert not heavy & modules_of(*way, "--help")
 
 
-@pytest.mark.parametrize("words", [("inspect",), ("verify",), ("status",)])
-def test_looking_at_a_data_set_does_not_load_beam(tiny: Made, words: tuple[str, ...]) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", _MODULES, *words, str(tiny.out)],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    code, modules = json.loads(done.stdout.splitlines()[-1])
-    assert code == 0
-    assert "apache_beam" not in modules
+@pytest.mark.parametrize("name", ["inspect", "verify", "status"])
+def test_looking_at_a_data_set_does_not_load_beam(tiny: Made, name: str) -> None:
+    assert "apache_beam" not in modules_of(name, str(tiny.out))
 
 
 def test_options_are_spelled_with_either_dash(cli: Cli, tiny: Made, tmp_path: Path) -> None:

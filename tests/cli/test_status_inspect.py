@@ -79,18 +79,6 @@ def test_inspect_a_set(cli: Cli, tiny: Made) -> None:
     assert "0 rejected, 0 repaired, 0 warned" in result.out
 
 
-def test_inspect_a_shard(cli: Cli, tiny: Made) -> None:
-    shard = tiny.out / "validation" / "validation-00000-of-00002"
-    result = cli("inspect", shard)
-    assert result.code == 0
-    lines = result.out.splitlines()
-    assert [line.split(":")[0] for line in lines] == ["0", "1", "2"]
-    assert "ILSVRC2012_val_00000001.JPEG" in lines[0]
-    assert "16x16 RGB JPEG" in lines[0]
-    assert len(cli("inspect", shard, "--records", 1).out.splitlines()) == 1
-    assert cli("inspect", shard, "--records", 0).out == ""
-
-
 def test_inspect_shows_what_the_file_holds(cli: Cli, tmp_path: Path) -> None:
     for name in ("a", "b", "empty"):
         (tmp_path / "raw/train" / name).mkdir(parents=True)

@@ -17,11 +17,10 @@ import dataprep
 from dataprep.errors import DataprepError
 from dataprep.review.card import full_card, readme
 from dataprep.review.loaders import loaders
-from dataprep.review.preview import preview
 from dataprep.sealed.set import SealedSet
 from dataprep.staging.copying import TargetWriter
 from dataprep.staging.source import SourceFile, SourceReader
-from dataprep.system.messages import one_line, printable
+from dataprep.system.messages import printable
 from dataprep_schemas.manifest import File, Manifest, Shard, SinkConfig
 from tests.conftest import Made
 
@@ -54,7 +53,7 @@ def hostile(tiny: Made) -> Manifest:
 @pytest.mark.parametrize("sink", SINKS)
 def test_lines_of_code_have_it_as_a_string(hostile: Manifest, sink: str) -> None:
     found = dict(loaders(replace(hostile, sink=SinkConfig(sink, {}))))
-    assert len(found) > 1
+    assert found
     for trainer, lines in found.items():
         code = "\n".join(re.findall("source: (.+?)  [bs]", lines)) if trainer == "Caffe" else lines
         nodes = list(ast.walk(ast.parse(code)))
@@ -75,10 +74,6 @@ def test_the_table_of_a_card_has_it_in_one_cell(hostile: Manifest) -> None:
 
 
 PLACE = "set'\"; touch PWNED #\n"
-
-
-def preview_it(out: Path) -> None:
-    preview(out, split=None, images=1, seed=0)
 
 
 def read_it(out: Path) -> None:
@@ -102,7 +97,7 @@ def stage_over_it(out: Path) -> None:
         dataprep.stage(out.parent / name, to=out)
 
 
-@pytest.mark.parametrize("action", [preview_it, read_it, write_it, stage_over_it])
+@pytest.mark.parametrize("action", [read_it, write_it, stage_over_it])
 def test_a_command_to_copy_has_it_as_one_word(
     action: Callable[[Path], None], tmp_path: Path
 ) -> None:
@@ -110,7 +105,7 @@ def test_a_command_to_copy_has_it_as_one_word(
     place.mkdir()
     with pytest.raises(DataprepError) as raised:
         action(place)
-    command = re.search(r"dataprep (report|verify|stage) [^`]*", one_line(str(raised.value)))
+    command = re.search(r"dataprep (verify|stage) [^`]*", printable(str(raised.value)))
     assert command is not None
-    words = shlex.split(command[0].removesuffix(" makes a page"))
+    words = shlex.split(command[0])
     assert [word for word in words if "PWNED" in word] == [printable(str(place))]

@@ -31,11 +31,7 @@ BLOCK = re.compile(r"(?:<!-- (?P<notes>[^\n]*) -->\n)?```(?P<language>\w+)\n(?P<
 FORMATS_PAGE = PAGE.with_name("formats.md")
 IMAGES = 24
 ONE_FILE = "lmdb", "lmdb-raw", "lmdb-torch", "recordio"
-# Those that cannot be installed beside the others.
-PYTHONS = {
-    "mxnet": ("DATAPREP_MXNET_PYTHON", "MXNet 1.9 and NumPy before 1.24"),
-    "composer": ("DATAPREP_COMPOSER_PYTHON", "Composer and dataprep"),
-}
+MXNET_PYTHON = "DATAPREP_MXNET_PYTHON"  # MXNet cannot be installed beside the others
 NOTING = """
 import json, sys
 
@@ -49,30 +45,23 @@ print()
 json.dump(steps, sys.stdout)
 """
 MODEL = """
+import pytorch_lightning
 import torch
 
-class Model({base}):
+class Model(pytorch_lightning.LightningModule):
     def __init__(self):
         super().__init__()
         self.weight = torch.nn.Parameter(torch.zeros(1))
 
-    def {step}(self, batch):
+    def training_step(self, batch):
         train_step(*batch)
         return self.weight.sum()
 
-    def configure_optimizers(self):  # Lightning's
+    def configure_optimizers(self):
         return torch.optim.SGD(self.parameters(), lr=1)
-
-    def loss(self, outputs, batch):  # Composer's
-        return outputs
 
 model = Model()
 """
-MODELS = {
-    "Lightning": "import pytorch_lightning\n"
-    + MODEL.format(base="pytorch_lightning.LightningModule", step="training_step"),
-    "Composer": "import composer\n" + MODEL.format(base="composer.ComposerModel", step="forward"),
-}
 
 
 @dataclass(frozen=True)
@@ -100,7 +89,7 @@ class Block:
     def whole(self) -> str:
         """With what is said to be the user's."""
         first = defining(self.after) + "\n" if self.after else ""
-        return first + MODELS.get(self.trainer, "") + self.code
+        return first + MODEL * (self.trainer == "Lightning") + self.code
 
 
 def blocks() -> list[Block]:
@@ -131,8 +120,8 @@ PYTHON = [block for block in BLOCKS if block.language == "python"]
 
 # Formats of which a report has lines for more than PyTorch, with whose they are.
 REPORTED = [(name, "PyTorch") for name in FORMATS] + [
-    *(("tfrecord", "TensorFlow"), ("tfrecord", "DALI"), ("lmdb", "Caffe"), ("lmdb-raw", "Caffe")),
-    *(("hdf5-caffe", "Caffe"), ("recordio", "MXNet"), ("recordio", "DALI")),
+    *(("tfrecord", "TensorFlow"), ("lmdb", "Caffe"), ("lmdb-raw", "Caffe")),
+    *(("hdf5-caffe", "Caffe"), ("recordio", "MXNet")),
     ("arrayrecord", "Grain"),
     *(("webdataset", "webdataset"), ("parquet", "Hugging Face")),
 ]
@@ -225,8 +214,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
     def run(block: Block, directory: Path) -> Steps:
         script = tmp_path / "script.py"
-        for library in PYTHONS.keys() & {*block.needs}:
-            return in_its_python(library, block, directory, script)
+        if "mxnet" in block.needs:
+            return with_mxnet(block, directory, script)
         skip_without(block)
         monkeypatch.chdir(directory)
         monkeypatch.setenv("HDF5_USE_FILE_LOCKING", "FALSE")
@@ -242,13 +231,11 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     return run
 
 
-def in_its_python(library: str, block: Block, directory: Path, script: Path) -> Steps:
-    """Run a block where its library is."""
-    variable, what = PYTHONS[library]
-    if variable not in os.environ:
-        pytest.skip(f"set {variable} to a Python that has {what}")
+def with_mxnet(block: Block, directory: Path, script: Path) -> Steps:
+    if MXNET_PYTHON not in os.environ:
+        pytest.skip(f"set {MXNET_PYTHON} to a Python that has MXNet 1.9 and NumPy before 1.24")
     script.write_text(NOTING.replace("# loader", block.whole), encoding="utf-8")
-    words = [os.environ[variable], str(script)]
+    words = [os.environ[MXNET_PYTHON], str(script)]
     done = subprocess.run(words, cwd=directory, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     steps = Steps()
@@ -335,8 +322,8 @@ def test_the_reports_lines_load_any_number_of_labels(
     with dataprep.open(many_labels(name) / "out", split="train") as records:
         wanted = Counter(tuple(int(n in it.labels) for n in range(14)) for it in records)
     assert wanted.keys() >= steps.labels.keys()
-    # DALI's lines leave out what does not fill a batch, MXNet's fill it up.
-    assert trainer in ("DALI", "MXNet") or steps.labels == wanted
+    # MXNet's lines fill up what does not fill a batch.
+    assert trainer == "MXNet" or steps.labels == wanted
     assert abs(steps.images - wanted.total()) < 8
 
 
@@ -355,7 +342,7 @@ def test_caffes_layers_name_what_is_there(block: Block, outs: Outs) -> None:
 
 TODAY = (
     *("PyTorch", "Lightning", "TensorFlow", "JAX", "MXNet", "Caffe", "DALI", "Energon"),
-    *("Composer", "Hugging Face"),
+    "Hugging Face",
 )
 
 
@@ -368,13 +355,6 @@ def test_the_table_of_formats_leads_to_the_lines_of_every_trainer() -> None:
     texts = dict(zip(anchors, sections[1::2], strict=True))
     texts["pytorch"] += texts["random-access"]  # its first section
     assert [anchor for anchor in leads.values() if "```" not in texts[anchor]] == []
-
-
-def test_an_example_is_shown_without_its_image(tiny: Made) -> None:
-    example = dataprep.open(tiny.out)[0]
-    assert f"key={example.key!r}" in repr(example)
-    assert "encoded" not in repr(example)
-    assert len(repr(example)) < 300
 
 
 def test_every_block_says_what_it_reads() -> None:

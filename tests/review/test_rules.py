@@ -10,9 +10,9 @@ from pyarrow import parquet
 import dataprep
 from dataprep.errors import DatasetError
 from dataprep.review.rules import RULES
-from tests.cli.test_verify import resealed
 from tests.conftest import Cli, Made, rows_of
 from tests.review.conftest import HOSTILE, Planted
+from tests.sealed.test_verify import resealed
 
 FOUND = {
     "leak": ["validation/c0/leak.jpg = train/c0/00.jpg"],

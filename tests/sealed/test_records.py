@@ -7,7 +7,6 @@ import io
 import multiprocessing
 import os
 import pickle
-import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -24,11 +23,9 @@ from pyarrow import parquet
 import dataprep
 from dataprep.errors import DatasetError, SinkError, UsageError
 from dataprep.sealed.records import Records, Uneven, part_of
-from dataprep.sealed.set import SealedSet
 from dataprep.sinks.example import Example
-from tests.conftest import Cli, Made, Raw, Shelf, make, write_tiny_raw
+from tests.conftest import Made
 
-READABLE = ["tfrecord", "hdf5", "lmdb", "lmdb-torch", "recordio", "webdataset", "parquet"]
 totals = st.integers(0, 300)
 world_sizes = st.integers(1, 40)
 
@@ -51,38 +48,6 @@ def test_parts_are_everything_in_order_or_all_of_one_size(total: int, world_size
     assert {len(share) for share in repeated} == {-(-total // world_size)}
     # Two ranks at most see the same one, if there is one for each rank at all.
     assert total < world_size or max(map(numbers.count, numbers), default=0) <= 2
-
-
-@pytest.fixture(scope="session")
-def many(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """40 training images in 40 shards."""
-    path = tmp_path_factory.mktemp("many")
-    write_tiny_raw(path / "raw", classes=4, images=10, validation=1)
-    options = ("--num_shards", "train=40,validation=1", "--workers", "1")
-    return make(Raw(path / "raw", options), path / "out")
-
-
-@pytest.fixture(
-    scope="session",
-    params=READABLE,
-)
-def out(
-    request: pytest.FixtureRequest, cli: Cli, tiny: Made, tmp_path_factory: pytest.TempPathFactory
-) -> Path:
-    """24 examples in 6 shards, in every format that stores image files."""
-    if request.param == "tfrecord":
-        return tiny.out
-    out = tmp_path_factory.mktemp("converted") / request.param
-    words = ("convert", tiny.out, "--to", out, "--sink", request.param)
-    done = cli(*words, "--num_shards", "train=6,validation=2", "--workers", "1")
-    assert done.code == 0, done
-    return out
-
-
-@pytest.fixture
-def records(out: Path) -> Iterator[Records]:
-    with dataprep.open(out) as found:
-        yield found
 
 
 def keys(examples: Iterator[Example] | Records) -> list[str]:
@@ -154,15 +119,6 @@ def test_what_only_examples_have(records: Records) -> None:
         records[0:2].array  # type: ignore[attr-defined]  # noqa: B018
     with pytest.raises(AttributeError, match=r"have no 'xyz'$"):
         records.xyz  # type: ignore[attr-defined]  # noqa: B018
-
-
-def test_the_splits_and_what_is_not_one(tiny: Made, tmp_path: Path) -> None:
-    assert len(dataprep.open(str(tiny.out), split="validation")) == 6
-    assert dataprep.open(tiny.out, split="val").split == "validation"
-    with pytest.raises(UsageError, match="no split 'test'; it has: train, validation"):
-        dataprep.open(tiny.out, split="test")
-    with pytest.raises(DatasetError):
-        dataprep.open(tmp_path)
 
 
 def test_iterations_and_reads_by_number_do_not_disturb_each_other(records: Records) -> None:
@@ -296,48 +252,6 @@ def test_a_part_says_of_what_it_is(tiny: Made) -> None:
         ]
 
 
-@pytest.mark.thorough
-@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
-@pytest.mark.parametrize(
-    ("name", "start"), [*((name, "fork") for name in READABLE), ("lmdb", "spawn")]
-)
-def test_workers_of_a_data_loader_open_the_set_for_themselves(
-    shelf: Shelf, name: str, start: str
-) -> None:
-    data = pytest.importorskip("torch.utils.data", reason="needs torch")
-    records = dataprep.open(shelf(name).out)
-    first = records[0]  # open here, before the workers are made
-    options = {"batch_size": 5, "num_workers": 2, "multiprocessing_context": start}
-    batches = data.DataLoader(records, collate_fn=as_tuples, **options)
-    assert [image for batch in batches for image in batch] == as_tuples(list(records))
-    assert records[0] == first
-    dataset = records.to_torch()
-    assert isinstance(dataset, data.Dataset)
-    assert len(dataset) == 24
-    assert dataset.classes[dataset[0][1]] == first.class_name
-    loader = data.DataLoader(dataset, **options)
-    found = [(tuple(images.shape[1:]), label) for images, labels in loader for label in labels]
-    assert [int(label) for _, label in found] == records.labels.tolist()
-    assert {shape for shape, _ in found} == {(3, 16, 16)}
-    half = records.part(1, 2).to_torch(transform=lambda picture: picture.size)
-    assert half[0] == ((16, 16), int(records.labels[12]))
-
-
-def as_tuples(examples: list[Example]) -> list[tuple[str, bytes, tuple[int, ...]]]:
-    """What a batch is made of; at module level, where spawned workers find it."""
-    return [(example.key, example.encoded, example.labels) for example in examples]
-
-
-def test_many_labels_are_a_tensor_of_zeros_and_ones(radiographs: Made) -> None:
-    torch = pytest.importorskip("torch", reason="needs torch")
-    with dataprep.open(radiographs.out) as records:
-        dataset = records.to_torch()
-        image, target = dataset[0]
-        assert (image.dtype, image.shape[0], target.dtype) == (torch.uint8, 1, torch.float32)
-        assert target.nonzero().ravel().tolist() == list(records[0].labels)
-        assert target.shape == (14,)
-
-
 @given(st.lists(st.integers(-24, 23), max_size=40))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_batch_is_what_single_reads_give(records: Records, numbers: list[int]) -> None:
@@ -363,18 +277,6 @@ def test_what_is_not_there_or_damaged_is_named(tiny: Made, tmp_path: Path) -> No
                 read([0, 24])
             with pytest.raises(SinkError, match="train-00002-of-00006: record 0"):
                 read([9, 8, 7])
-
-
-@pytest.mark.parametrize("name", ["tfrecord", "lmdb", "hdf5", "parquet", "recordio"])
-def test_a_missing_shard_is_one_line(shelf: Shelf, name: str, tmp_path: Path) -> None:
-    out = shelf(name).copy(tmp_path / "out")
-    (file, *_) = SealedSet.read(out).manifest.splits["train"].shards[0].files
-    (out / file.path).unlink()
-    records = dataprep.open(out)
-    says = f"{file.path}: No such file or directory; check that it exists"
-    for read in (lambda: records[0], lambda: records.encoded([1]), lambda: next(iter(records))):
-        with pytest.raises(SinkError, match=re.escape(says)):
-            read()
 
 
 def test_a_batch_of_more_shards_than_may_be_open(many: Made) -> None:
@@ -437,14 +339,3 @@ def test_the_pixels_of_a_jpeg_that_ends_early_are_those_of_pillow_or_its_error()
         example.image()
     with pytest.raises(OSError, match="truncated"):
         example.array()
-
-
-def test_a_transform_gets_a_picture_and_a_batch_is_what_single_ones_are(records: Records) -> None:
-    torch = pytest.importorskip("torch", reason="needs torch")
-    plain, shown = records.to_torch(), records.to_torch(transform=lambda picture: picture)
-    for number, (picture, label) in zip((5, 1, 5), shown.__getitems__([5, 1, 5]), strict=True):
-        assert picture.tobytes() == records[number].image().tobytes()
-        pixels, same = plain[number]
-        expected = np.asarray(records[number].image()).transpose(2, 0, 1)
-        assert torch.equal(pixels, torch.from_numpy(expected.copy()))
-        assert label == same == records.labels[number]
