@@ -32,7 +32,6 @@ _SYNONYMS: Mapping[str, str] = {
     "folder": "imagefolder images",
     "verify": "check validate",
     "inspect": "info show",
-    "report": "preview",
     "diff": "compare",
     "stage": "copy",
     "hook": "sbatch slurm",

@@ -48,6 +48,7 @@ _COMMANDS = {
     "hook": "Print a batch script that stages a data set: Slurm, PBS, LSF.",
     "inspect": "Show what is in a data set or in a shard.",
     "lint": "Find leaks between splits, copies, odd classes and odd images.",
+    "preview": "Show images of a data set in the terminal.",
     "report": "Write an HTML page about a data set: numbers, images, findings.",
     "sinks": "List the installed formats.",
     "stage": "Copy a data set to every node's local storage, checked on the way.",

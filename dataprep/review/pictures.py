@@ -71,10 +71,10 @@ def short(name: str, most: int = _LONGEST) -> str:
     return name if len(name) <= most else f"{name[: most - 1]}…"
 
 
-def small_picture(example: Example) -> Image.Image:
-    """An image for a page, with its bounding boxes drawn in."""
+def small_picture(example: Example, shape: tuple[int, int] = (_SIDE, _SIDE)) -> Image.Image:
+    """An image that fits into so many pixels, with its bounding boxes drawn in."""
     small = example.image().convert("RGB")
-    small.thumbnail((_SIDE, _SIDE))
+    small.thumbnail(shape)
     draw = ImageDraw.Draw(small)
     width, height = small.size
     for left, top, right, bottom in example.upright_boxes:

@@ -9,7 +9,7 @@ import pytest
 from tests.conftest import Cli, Made
 
 LONG = "x" * 300
-OUTS = ("status", "inspect", "verify", "lint", "card", "report", "compact")
+OUTS = ("status", "inspect", "verify", "lint", "card", "report", "preview", "compact")
 PLACES = (
     *((name, LONG) for name in OUTS),
     ("diff", "OUT", LONG),

@@ -66,7 +66,7 @@ def test_what_passes_keeps_its_tag_and_whatever_decodes_turns(raw: Raw, cli: Cli
     assert np.array_equal(example.array(), np.asarray(example.image()))
     assert example.upright_boxes[0] == pytest.approx(UPRIGHT)
     assert bright(example.array()) == pytest.approx(UPRIGHT)
-    # The report's: the box that is drawn is round what is bright.
+    # The report's and the preview's: the box that is drawn is round what is bright.
     drawn = np.asarray(small_picture(example)).astype(int)
     red = (drawn[..., :1] - drawn[..., 1:2]).clip(0, 255) * 255
     assert bright(red) == pytest.approx(UPRIGHT, abs=0.06)  # it is cut to whole pixels
