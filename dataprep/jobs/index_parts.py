@@ -29,6 +29,7 @@ from dataprep_schemas.state import IndexPart
 from dataprep_schemas.tables import Kind
 
 _VERSION = 4  # raise it whenever the same scan would be kept in another way
+_FEW = 100  # rows, for which it takes longer to set up compression of every column than all else
 _GROUP = 1 << 17  # rows; what DuckDB gives to one of its threads
 
 
@@ -99,8 +100,9 @@ def scan_into(directory: Path, dataset: Dataset, raw: Path, unit: ScanUnit) -> N
     final = directory / f"{unit.name}.parquet"
     temporary = partial_path(final)
     try:
+        few = sum(map(len, scanned.rows.values())) < _FEW and not scanned.tables
         with parquet.ParquetWriter(
-            temporary, schema_of("index", attributes), compression="zstd"
+            temporary, schema_of("index", attributes), compression="none" if few else "zstd"
         ) as file:
             for table in index_tables(scanned, classes, attributes):
                 for entry in table.column("status").value_counts().to_pylist():

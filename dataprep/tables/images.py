@@ -25,6 +25,7 @@ from dataprep_schemas.manifest import Input, Unmatched
 from dataprep_schemas.state import ExcludedNames
 from dataprep_schemas.tables import ORDER
 
+_FEW: Final = 100_000  # rows, up to which they are read once; opening files takes the time then
 _SHOWN: Final = 5  # of what cannot be listed in full
 _LONGEST: Final = 1 << 12  # characters of a name there
 
@@ -169,7 +170,8 @@ class Images:
         database = self._stack.enter_context(open_database(self.scratch, files, rows=rows))
         for path in self.paths:
             check_index(path, self.attributes)
-        database.execute(f"create view parts as select * from {tables(self.paths)}")
+        kind = "temp table" if rows <= _FEW else "view"
+        database.execute(f"create {kind} parts as select * from {tables(self.paths)}")
         columns = column_list([*_OF_LIST, *_OF_PLACE, *self.attributes])
         name = "images" if self.exclude is None else "found"
         images = _IMAGES.format(kind="view", name=name, columns=columns)
