@@ -51,7 +51,12 @@ def container_stem(name: str) -> str:
 
 
 def list_container(
-    raw: Path, container: str, *, deep: bool = False, restarts_name: str = ""
+    raw: Path,
+    container: str,
+    *,
+    deep: bool = False,
+    restarts_name: str = "",
+    gone: list[str] | None = None,
 ) -> Listing:
     """List the images in a directory or archive; nothing is unpacked to disk.
 
@@ -60,13 +65,15 @@ def list_container(
         deep: whether a directory's sub-directories are searched as well.
         restarts_name: under which name `Listing.restarts` will be kept in the index. The images of
             a gzip archive refer to it.
+        gone: gets the images, relative to `raw`, that are links which lead nowhere; None: refuse
+            them.
 
     Raises:
         SourceError: it is unreadable, damaged, truncated, or no directory or archive.
     """
     status = _status(raw, container)
     if stat.S_ISDIR(status.st_mode):
-        return _list_folder(raw, container, deep=deep)
+        return _list_folder(raw, container, deep=deep, gone=gone)
     kind = container_kind(container)
     if kind is None or not stat.S_ISREG(status.st_mode):
         raise SourceError(
@@ -183,11 +190,13 @@ def _path_of(member_name: str) -> tuple[str, str]:
     return path, refusal(basename(path))
 
 
-def _list_folder(raw: Path, folder: str, *, deep: bool = False) -> Listing:
+def _list_folder(
+    raw: Path, folder: str, *, deep: bool = False, gone: list[str] | None = None
+) -> Listing:
     """List the images in a directory; those of a deep search are sorted by path.
 
     Symbolic links are the user's own arrangement of the tree and are followed, except those that
-    lead back to a directory they are in. A link that leads nowhere is refused.
+    lead back to a directory they are in. A link that leads nowhere is refused, or put into `gone`.
     """
     images: list[StoredImage] = []
     ignored: list[Ignored] = []
@@ -200,7 +209,10 @@ def _list_folder(raw: Path, folder: str, *, deep: bool = False) -> Listing:
             try:
                 status = entry.stat()
             except OSError as error:
-                raise unreadable(container, error) from error
+                if gone is None or not isinstance(error, FileNotFoundError):
+                    raise unreadable(container, error) from error
+                gone.append(container)
+                continue
             if stat.S_ISREG(status.st_mode):
                 size, modified = status.st_size, status.st_mtime_ns
                 seconds = int(status.st_mtime)

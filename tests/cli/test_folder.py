@@ -181,19 +181,28 @@ def test_shares_that_leave_a_class_without_an_image_say_so(cli: Cli, tmp_path: P
     assert manifest_of(tmp_path / "tenth")["totals"]["records"] == 10
 
 
-def test_a_split_without_classes_is_refused_or_left_out(cli: Cli, tmp_path: Path) -> None:
+def test_links_that_lead_nowhere_and_images_without_a_class_count_for_max_bad(
+    cli: Cli, tmp_path: Path
+) -> None:
     raw, out = tmp_path / "raw", tmp_path / "out"
-    for path in ("train/a/1.png", "train/a/2.png", "val/a/3.png", "test/4.png"):
+    for path in ("train/a/1.png", "train/a/2.png", "val/a/3.png", "stray.png", "test/4.png"):
         (raw / path).parent.mkdir(parents=True, exist_ok=True)
         Image.new("L", (8, 8)).save(raw / path)
+    (raw / "train/a/gone.png").symlink_to("nowhere")
     command = ("folder", "--raw", raw, "--out", out, "--workers", 1)
     result = cli(*command)
-    assert result.code == 1
-    assert "images outside a class folder: test/4.png; expected" in result.error
-    assert cli(*command, "--splits", "train,validation").code == 0
+    assert result.code == 3
+    assert "images outside a class folder: test/4.png; expected" in result.out
+    assert "1 image listed but not there: train/a/gone.png\n" in result.out
+    assert "2 images there but not listed: test/4.png, stray.png\n" in result.out
+    assert result.error.endswith("run the same command with --max_bad 3, without --overwrite")
+    assert cli(*command, "--max_bad", 2, "--splits", "train,validation").code == 0
+    assert cli(*command, "--max_bad", 3, "--overwrite").code == 0
+    totals = manifest_of(out)["totals"]
+    assert (totals["records"], totals["missing"], totals["unlisted"]) == (3, 1, 2)
     assert keys_of(out).keys() == {"train", "validation"}
-    (raw / "train/a/gone.png").symlink_to("nowhere")
-    assert "train/a/gone.png: No such file" in cli(*command, "--splits", "train").error
+    Image.new("L", (8, 8)).save(raw / "train/a/nowhere", "PNG")  # where the link leads
+    assert "with --max_bad 2, without" in cli(*command, "--overwrite").error
 
 
 def test_texts_of_any_length_are_attributes(cli: Cli, folders: Made, tmp_path: Path) -> None:

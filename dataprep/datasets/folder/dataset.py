@@ -28,7 +28,7 @@ from dataprep.datasets.lists import ClassList, load_class_list
 from dataprep.errors import UsageError
 from dataprep.system.messages import counted, printable, sized, unreadable
 from dataprep.system.state_files import file_sha256
-from dataprep.tables import Ignored, Member, Row, Scanned
+from dataprep.tables import Ignored, Member, Row, Scanned, Unmatched
 
 if TYPE_CHECKING:  # it loads DuckDB, which --help does not need
     from dataprep.datasets.folder.listing import Listing
@@ -92,13 +92,8 @@ class Folder(Dataset):
         """
         self.classes()  # so that a wrong list is refused before anything is scanned
         listing = self._wanted.listing
-        if listing:
-            found = self._find_listed(raw, listing)
-        else:
-            found = find_folders(raw, self._wanted, splits)
-        if splits is None or found.splits is None:
-            return found
-        return replace(found, splits=wanted_splits(found.splits, splits))
+        found = self._find_listed(raw, listing) if listing else find_folders(raw, self._wanted)
+        return found if splits is None or found.splits is None else _only(found, splits)
 
     def scan(self, raw: Path, unit: ScanUnit) -> Scanned:
         """List one unit: some folders and archives, or the listing."""
@@ -168,18 +163,24 @@ class Folder(Dataset):
         described = (
             f"listed in {listing.file.name} ({sized(listing.file.path.stat().st_size)}): {place}"
         )
-        return Found((described,), units, splits, whole=True)
+        hint = self._wanted.hint if splits else ()
+        return Found((described, *hint), units, splits, whole=True)
 
     def _scan_containers(self, raw: Path, unit: ContainerUnit) -> Scanned:
         known = self._known
         numbers: dict[str, int] = {} if known is None else dict(known.indices)
         rows: dict[str, list[Row]] = {}
         members: list[Member] = []
-        ignored = list(unit.stray)
+        ignored = [entry for entry in unit.stray if isinstance(entry, Ignored)]
+        unmatched = [entry for entry in unit.stray if isinstance(entry, Unmatched)]
         counts: Counter[str] = Counter()
         restarts = b""
         for container in unit.containers:
-            found = list_container(raw, container.path, deep=True, restarts_name=unit.restarts_name)
+            gone: list[str] = []
+            found = list_container(
+                raw, container.path, deep=True, restarts_name=unit.restarts_name, gone=gone
+            )
+            unmatched += [Unmatched("missing", path, container.path, unit.split) for path in gone]
             restarts = found.restarts  # a gzip archive is a unit of its own
             ignored += found.ignored
             if container.prefix:
@@ -208,4 +209,15 @@ class Folder(Dataset):
                 numbers.setdefault(empty, len(numbers))
                 counts["class folders or archives without images"] += 1
         classes = list(numbers) if known is None else None
-        return Scanned(rows, ignored, (), classes, dict(counts), restarts, members)
+        return Scanned(rows, ignored, unmatched, classes, dict(counts), restarts, members)
+
+
+def _only(found: Found, splits: Sequence[str]) -> Found:
+    """What is needed for the splits wanted."""
+    wanted = wanted_splits(found.splits or (), splits)
+    units = tuple(
+        unit
+        for unit in found.units
+        if not isinstance(unit, ContainerUnit) or not unit.split or unit.split in splits
+    )
+    return replace(found, units=units, splits=wanted)

@@ -12,14 +12,16 @@ from typing import Final
 
 from dataprep.archives.containers import container_kind, container_stem
 from dataprep.archives.listing import StoredImage, folder_of
-from dataprep.datasets.base import Attribute, Found, ScanUnit, wanted_splits
+from dataprep.datasets.base import Attribute, Found, ScanUnit
 from dataprep.datasets.folder.options import FolderOptions
 from dataprep.datasets.lists import FORMATS, ClassList
 from dataprep.datasets.raw_directory import Level, list_raw, open_level
 from dataprep.datasets.splits import SPLIT_FOLDERS, in_usual_order, split_of_folder
 from dataprep.errors import SourceError
 from dataprep.system.messages import counted, printable, some_of
-from dataprep.tables import Ignored, Row
+from dataprep.tables import Ignored, Row, Unmatched
+
+Stray = Ignored | Unmatched
 
 # ImageNet-22K is 21,841 class archives: a unit each would be that many small files of the index.
 _ENOUGH_UNITS: Final = 350
@@ -58,13 +60,13 @@ class ContainerUnit(ScanUnit):
         containers: at most 64, at least one.
         inside: the path below which an archive's images are taken; of folders it is part of the
             path already.
-        stray: what lay beside them; reported with the first unit.
+        stray: what lay beside them; reported with the first unit. Images count for --max_bad.
     """
 
     split: str
     containers: tuple[Container, ...]
     inside: str = ""
-    stray: tuple[Ignored, ...] = ()
+    stray: tuple[Stray, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,24 +115,22 @@ def containers_of(level: Level) -> list[Container]:
     ]
 
 
-def find_folders(raw: Path, options: FolderOptions, splits: Sequence[str] | None) -> Found:
+def find_folders(raw: Path, options: FolderOptions) -> Found:
     """The units of class folders and archives.
 
-    Args:
-        splits: of split folders, those to look into; None: all.
-
     Raises:
-        SourceError: there are none, some contradict each other, or an image lies beside them.
-        UsageError: there is no split folder of such a name.
+        SourceError: there are none, or some contradict each other.
     """
     top, inside = open_top(raw, options.inside)
-    _require_classes(raw, top, options)
+    stray, loose = _set_aside(top, options)
     names = [*top.folders, *top.archives]
+    if not names:
+        raise SourceError(loose[0]) if loose else _nothing(raw, top)
     if options.split_folders:
-        split_of = {name: split_of_folder(container_stem(name)) for name in names}
-        if any(split_of.values()):
-            _refuse_mixture(split_of, options)
-            return _find_splits(raw, top, inside, options, split_of, splits)
+        splits = {name: split_of_folder(container_stem(name)) for name in names}
+        if any(splits.values()):
+            _refuse_mixture(splits, options)
+            return _find_splits(raw, top, inside, options, splits)
         if len(top.folders) == len(names) == 1:
             level = open_level(raw, top.at(names[0]))
             stems = [container_stem(name) for name in (*level.folders, *level.archives)]
@@ -138,39 +138,46 @@ def find_folders(raw: Path, options: FolderOptions, splits: Sequence[str] | None
     # Archives alone may have split folders in them. Beside class folders they have classes.
     split = options.split_name if top.folders and not options.cut else ""
     containers = containers_of(top)
-    units = make_units(split or "all", split, containers, inside, top.others)
-    described = _describe(printable(top.path) or "images", containers, top.others)
+    units = make_units(split or "all", split, containers, inside, stray)
+    described = _describe(printable(top.path) or "images", containers, stray)
     announced = options.cut.splits if options.cut else (split,) if split else None
-    return Found((described,), tuple(units), announced, whole=True)
+    hint = options.hint if split else ()
+    return Found((described, *loose, *hint), tuple(units), announced, whole=True)
 
 
 def _find_splits(
-    raw: Path,
-    top: Level,
-    inside: str,
-    options: FolderOptions,
-    split_of: Mapping[str, str],
-    asked: Sequence[str] | None,
+    raw: Path, top: Level, inside: str, options: FolderOptions, splits: Mapping[str, str]
 ) -> Found:
     units: list[ContainerUnit] = []
-    stray, description = top.others, []
-    wanted = wanted_splits(in_usual_order({*split_of.values()}), asked)
-    for split in wanted:
+    unlabelled: list[Stray] = []
+    stray, description = _set_aside(top, options)
+    for split in in_usual_order({*splits.values()}):
         containers: list[Container] = []
-        names = [name for name in split_of if split_of[name] == split]
+        names = [name for name in splits if splits[name] == split]
         for name in names:
             if name in top.archives:
                 containers.append(Container(top.at(name)))
                 continue
             level = open_level(raw, top.at(name))
-            _require_classes(raw, level, options, name)
-            stray = [*stray, *level.others]
+            if not (level.folders or level.archives or level.images):
+                raise _nothing(raw, level)
+            advice = f"; if {printable(name)} is a class, give --split_folders never"
+            aside, loose = _set_aside(level, options, advice, split)
+            stray += aside
+            description += loose
             containers += containers_of(level)
-        place = ", ".join(printable(top.at(name)) for name in names)
-        description.append(_describe(f"{split}: {place}", containers, stray))
-        units += make_units(split, split, containers, inside, stray)
+        if containers:
+            place = ", ".join(printable(top.at(name)) for name in names)
+            description.append(_describe(f"{split}: {place}", containers, stray))
+            units += make_units(split, split, containers, inside, stray)
+        else:
+            unlabelled += stray
         stray = []
-    return Found(tuple(description), tuple(units), wanted, whole=True)
+    if not units:
+        raise SourceError(description[0])
+    units[0] = replace(units[0], stray=(*units[0].stray, *unlabelled))
+    found = in_usual_order({unit.split for unit in units})
+    return Found(tuple(description), tuple(units), found, whole=True)
 
 
 def _refuse_mixture(splits: Mapping[str, str], options: FolderOptions) -> None:
@@ -203,23 +210,22 @@ def refuse_wrapped_splits(place: str, inside: str, names: Collection[str]) -> No
         )
 
 
-def _require_classes(raw: Path, level: Level, options: FolderOptions, split: str = "") -> None:
-    """Refuse a directory that holds images which have no class, or nothing, or a table."""
+def _set_aside(
+    level: Level, options: FolderOptions, advice: str = "", split: str = ""
+) -> tuple[list[Stray], list[str]]:
+    """What is no class of a directory, and what to say of images that so have no class.
+
+    These belong to the data, so they count; a table that may have their labels is refused.
+    """
     images = [level.at(name) for name in level.images]
     refuse_listing(level.path, level.others, options, images)
-    if images:
-        advice = f"; if {printable(split)} is a class, give --split_folders never" if split else ""
-        raise SourceError(
-            f"images outside a class folder: {some_of(images)}; expected class folders or "
-            "--listing FILE; move them into their class folder, or away, or name the splits that "
-            f"have classes with --splits{advice}"
-        )
-    if not (level.folders or level.archives):
-        found = some_of([entry.name for entry in level.others]) or "nothing"
-        raise SourceError(
-            f"no images in {printable(str(raw / level.path))}: found {found}; expected {_EXPECTED};"
-            " check --raw and --inside"
-        )
+    stray: list[Stray] = [*level.others]
+    stray += [Unmatched("unlisted", path, level.path, split) for path in images]
+    said = (
+        f"images outside a class folder: {some_of(images)}; expected class folders or --listing "
+        f"FILE; move them into their class folder{advice}"
+    )
+    return stray, [said] if images else []
 
 
 def refuse_listing(
@@ -246,7 +252,7 @@ def make_units(
     split: str,
     containers: Iterable[Container],
     inside: str = "",
-    stray: Sequence[Ignored] = (),
+    stray: Sequence[Stray] = (),
 ) -> list[ContainerUnit]:
     """Put containers, at least one, into about 350 units, or, if there are very many, 64 into each.
 
@@ -275,12 +281,21 @@ def make_units(
     ]
 
 
-def _describe(place: str, containers: Sequence[Container], stray: Sequence[Ignored]) -> str:
+def _nothing(raw: Path, level: Level) -> SourceError:
+    found = some_of([entry.name for entry in level.others]) or "nothing"
+    return SourceError(
+        f"no images in {printable(str(raw / level.path))}: found {found}; expected {_EXPECTED}; "
+        "check --raw and --inside"
+    )
+
+
+def _describe(place: str, containers: Sequence[Container], stray: Sequence[Stray]) -> str:
     folders = sum(bool(container.prefix) for container in containers)
     archives = len(containers) - folders
     kinds = [counted(folders, "class folder")] if folders else []
     kinds += [counted(archives, "archive") + ", read in place"] if archives else []
-    ignoring = f", ignoring {some_of([entry.name for entry in stray])}" if stray else ""
+    ignored = [entry.name for entry in stray if isinstance(entry, Ignored)]
+    ignoring = f", ignoring {some_of(ignored)}" if ignored else ""
     return f"{place} ({' and '.join(kinds)}){ignoring}"
 
 

@@ -131,6 +131,13 @@ class FolderOptions:
     cut: Cut | None
     group_by: str
 
+    @property
+    def hint(self) -> tuple[str, ...]:
+        """What could be done where nothing tells any splits."""
+        if self.cut or self.split_name != "train":
+            return ()
+        return ("no splits found: all images are train; see --fractions, which cuts them",)
+
 
 def parse_options(options: Mapping[str, str]) -> FolderOptions:
     """What the options say.
