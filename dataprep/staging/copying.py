@@ -7,10 +7,18 @@ import os
 import shlex
 import stat
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import (
+    AbstractContextManager,
+    ExitStack,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
+from functools import cache
 from pathlib import Path
 from typing import Self
 
@@ -18,6 +26,7 @@ from dataprep.errors import DataprepError, StagingError
 from dataprep.staging.directory import opened_parent, partial_name, place_of, target_error
 from dataprep.staging.request import StageReporter, Verify
 from dataprep.staging.source import SourceFile, SourceReader
+from dataprep.system.durable_files import reports_lost_writes, sync_file_system
 from dataprep.system.job_limits import usable_cores
 from dataprep.system.messages import printable
 from dataprep.system.state_files import file_sha256
@@ -66,6 +75,8 @@ class TargetWriter:
     Args:
         target: an open descriptor of the directory that it goes into.
         source: the directory it comes from, for messages.
+        folder: an open descriptor of the directory in `target` that the file is in, which stays
+            open; None: it is opened here.
         check: called again and again while it is read back; raises to stop.
 
     Raises:
@@ -79,6 +90,7 @@ class TargetWriter:
         *,
         source: Path,
         verify: Verify,
+        folder: int | None = None,
         check: Callable[[], None] = lambda: None,
     ) -> None:
         self._file = file
@@ -89,15 +101,17 @@ class TargetWriter:
         self._digest = hashlib.sha256() if verify != "none" else None
         self._temporary = ""  # nothing to discard
         with ExitStack() as undo, self._explained():
-            self._parent, self._name = undo.enter_context(
-                opened_parent(target, file.path, create=True)
+            self._parent, self._name = (
+                undo.enter_context(opened_parent(target, file.path, create=True))
+                if folder is None
+                else (folder, file.path.rpartition("/")[2])
             )
             undo.callback(self._discard)
             name = partial_name(self._name)
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             self._descriptor = os.open(name, flags, 0o644, dir_fd=self._parent)
             self._temporary = name
-            undo.callback(os.close, self._descriptor)
+            undo.callback(self.close)
             if file.modified is not None:
                 os.fchmod(self._descriptor, file.mode)  # whatever the umask
             self._undo = undo.pop_all()
@@ -134,6 +148,25 @@ class TargetWriter:
             StagingError: it is not what it was said to be; the node's storage gives back something
                 else; a directory has its name; the target does not take it.
         """
+        copied = self.prove()
+        with self._explained():
+            os.fsync(self._descriptor)
+            if self._reread:
+                # Its pages are clean now: without them it comes from the storage.
+                os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+                place = Path(f"/proc/self/fd/{self._descriptor}")
+                stored = file_sha256(place, lambda _: self._check())
+                if stored != copied.sha256:
+                    raise self._damaged(f"SHA-256 {stored}", str(copied.sha256))
+        self.publish()
+        return copied
+
+    def prove(self) -> CopiedFile:
+        """Compare what was written with what was said of it.
+
+        Raises:
+            StagingError: it is something else.
+        """
         found = None if self._digest is None else self._digest.hexdigest()
         if None not in (found, self._file.sha256) and found != self._file.sha256:
             raise StagingError(
@@ -146,22 +179,28 @@ class TargetWriter:
                 # What has no hash is known again by this, should the copier be killed.
                 times = (self._file.modified, self._file.modified)
                 os.utime(self._descriptor, ns=times)
-            os.fsync(self._descriptor)
             written = os.fstat(self._descriptor)
             if written.st_size != self._file.bytes:
                 raise self._damaged(f"{written.st_size:,} bytes", f"{self._file.bytes:,}")
-            if self._reread:
-                # Its pages are clean now: without them it comes from the storage.
-                os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-                place = Path(f"/proc/self/fd/{self._descriptor}")
-                stored = file_sha256(place, lambda _: self._check())
-                if stored != found:
-                    raise self._damaged(f"SHA-256 {stored}", str(found))
+        return CopiedFile(self._file.path, self._file.bytes, found, written.st_mtime_ns)
+
+    def close(self) -> None:
+        """Close the file, whether it is proven or given up."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def publish(self) -> None:
+        """Give it its name; it is durable.
+
+        Raises:
+            StagingError: a directory has that name; the target does not take it.
+        """
+        with self._explained():
             os.replace(
                 self._temporary, self._name, src_dir_fd=self._parent, dst_dir_fd=self._parent
             )
-            self._temporary = ""
-        return CopiedFile(self._file.path, self._file.bytes, found, written.st_mtime_ns)
+        self._temporary = ""
 
     def __enter__(self) -> Self:
         return self
@@ -202,12 +241,17 @@ def in_order(files: Sequence[SourceFile], node: int) -> list[SourceFile]:
     """Files in the order to work on: large ones first, so that no stream ends alone with one.
 
     Those of about one size are shuffled, differently on every node, so that the nodes do not all
-    read the same file, from the same storage server, at the same time.
+    read the same file, from the same storage server, at the same time; first the directories, since
+    files of one are quicker together.
     """
 
-    def rank(file: SourceFile) -> tuple[int, bytes]:
-        name = f"{node}\0".encode() + os.fsencode(file.path)
-        return -file.bytes.bit_length(), hashlib.sha256(name).digest()
+    @cache
+    def place(path: str) -> bytes:
+        return hashlib.sha256(f"{node}\0".encode() + os.fsencode(path)).digest()
+
+    def rank(file: SourceFile) -> tuple[int, bytes, bytes]:
+        folder, _, _ = file.path.rpartition("/")
+        return -file.bytes.bit_length(), place(folder), place(file.path)
 
     return sorted(files, key=rank)
 
@@ -216,7 +260,7 @@ def run_streams(
     files: Sequence[SourceFile],
     streams: int,
     progress: Progress,
-    new_worker: Callable[[], Callable[[SourceFile], None]],
+    new_worker: Callable[[], AbstractContextManager[Callable[[SourceFile], None]]],
 ) -> None:
     """Give every file to a worker, each of which has a thread of its own.
 
@@ -224,7 +268,7 @@ def run_streams(
         files: in the order to begin them.
         streams: how many threads, at most.
         progress: stops all of them.
-        new_worker: makes what works on one file after the other; called in its thread.
+        new_worker: makes what works on one file after the other, and ends it; in its thread.
 
     Raises:
         DataprepError: what stopped all first; a worker's error does.
@@ -234,10 +278,10 @@ def run_streams(
     waiting = iter(files)
 
     def run() -> None:
-        work = new_worker()
-        while (file := next(waiting, None)) is not None:
-            progress.check()
-            work(file)
+        with new_worker() as work:
+            while (file := next(waiting, None)) is not None:
+                progress.check()
+                work(file)
 
     with ThreadPoolExecutor(streams) as pool:
         try:
@@ -252,6 +296,11 @@ def run_streams(
 
 _PIECE = 1 << 22  # what parallel file systems read at full speed
 _BUFFERS = 3  # of a stream: one is read into, one is hashed, one is stored
+_SMALL = 1 << 20  # bytes of a file that takes longer to flush than to write
+_FEW = 500  # such files, which may as well be flushed one by one
+_TOGETHER = 2000  # small files that a stream flushes together, at most
+_TOGETHER_SECONDS = 2.0  # and what was copied in so long: a killed copier loses no more
+_FOLDERS = 32  # in so many directories, which stay open meanwhile
 
 
 def copy_files(
@@ -287,25 +336,117 @@ def copy_files(
     limit = Bandwidth(bandwidth)
     telling = threading.Lock()
 
-    def new_worker() -> Callable[[SourceFile], None]:
-        buffers = [memoryview(bytearray(_PIECE)) for _ in range(_BUFFERS)]
+    def publish(copied: CopiedFile) -> None:
+        with telling:
+            on_copied(copied)
 
-        def copy(file: SourceFile) -> None:
-            with (
-                SourceReader(source, file) as reader,
-                TargetWriter(
-                    target, file, source=source, verify=verify, check=progress.check
-                ) as writer,
-            ):
-                _move(reader, writer, buffers, progress, limit)
-                reader.check_unchanged()
-                copied = writer.finish()
-            with telling:
-                on_copied(copied)
+    def new_worker() -> _Stream:
+        return _Stream(source, target, verify, progress, limit, publish, together=together)
 
-        return copy
-
+    small = sum(file.bytes < _SMALL for file in files)
+    together = small > _FEW and verify != "reread" and reports_lost_writes()
     run_streams(in_order(files, node), streams, progress, new_worker)
+
+
+class _Stream:
+    """Copies one file after the other; a context manager.
+
+    Args:
+        together: whether small files are flushed together before they get their names. One by one,
+            that takes most disks a millisecond each.
+    """
+
+    def __init__(
+        self,
+        source: Path,
+        target: int,
+        verify: Verify,
+        progress: Progress,
+        limit: Bandwidth,
+        on_copied: Callable[[CopiedFile], None],
+        *,
+        together: bool,
+    ) -> None:
+        self._source = source
+        self._target = target
+        self._verify = verify
+        self._progress = progress
+        self._limit = limit
+        self._on_copied = on_copied
+        self._buffers = [memoryview(bytearray(_PIECE)) for _ in range(_BUFFERS)]
+        self._together = together
+        self._proven: list[tuple[TargetWriter, CopiedFile]] = []
+        self._published = time.monotonic()
+        self._folders: dict[str, int] = {}
+        self._opened = ExitStack()  # what the proven files need until they are published
+
+    def __enter__(self) -> Callable[[SourceFile], None]:
+        return self._copy
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        with self._opened:
+            if kind is None:
+                self._publish()
+
+    def _copy(self, file: SourceFile) -> None:
+        if self._together and file.bytes < _SMALL:
+            writer = self._opened.enter_context(self._writer(file, self._folder_of(file)))
+            self._move(file, writer)
+            self._proven.append((writer, writer.prove()))
+            writer.close()
+            full = len(self._proven) == _TOGETHER
+            if full or time.monotonic() - self._published > _TOGETHER_SECONDS:
+                self._publish()
+            return
+        with self._writer(file) as writer:
+            self._move(file, writer)
+            copied = writer.finish()
+        self._on_copied(copied)
+
+    def _writer(self, file: SourceFile, folder: int | None = None) -> TargetWriter:
+        return TargetWriter(
+            self._target,
+            file,
+            source=self._source,
+            verify=self._verify,
+            folder=folder,
+            check=self._progress.check,
+        )
+
+    def _move(self, file: SourceFile, writer: TargetWriter) -> None:
+        with SourceReader(self._source, file) as reader:
+            _move(reader, writer, self._buffers, self._progress, self._limit)
+            reader.check_unchanged()
+
+    def _folder_of(self, file: SourceFile) -> int:
+        """The directory of a small file, open until the file is published."""
+        folder, _, _ = file.path.rpartition("/")
+        if folder not in self._folders:
+            if len(self._folders) == _FOLDERS:
+                self._publish()
+            try:
+                with opened_parent(self._target, file.path, create=True) as (parent, _):
+                    self._folders[folder] = os.dup(parent)
+            except OSError as error:
+                doing = f"writing {file.path}"
+                raise target_error(error, place_of(self._target), doing) from error
+            self._opened.callback(os.close, self._folders[folder])
+        return self._folders[folder]
+
+    def _publish(self) -> None:
+        """Make the small files durable, and give them their names."""
+        if self._proven:
+            try:
+                sync_file_system(self._target)
+            except OSError as error:
+                raise target_error(error, place_of(self._target), "flushing files") from error
+        for writer, copied in self._proven:
+            writer.publish()
+            self._on_copied(copied)
+        self._published = time.monotonic()
+        self._proven.clear()
+        self._folders.clear()
+        self._opened.close()
 
 
 def rehash_files(
@@ -335,7 +476,9 @@ def rehash_files(
             if file_sha256(Path(f"/proc/self/fd/{parent}/{name}"), progress.advance) == file.sha256:
                 good.append(CopiedFile(file.path, file.bytes, file.sha256, found.st_mtime_ns))
 
-    run_streams(sorted(files, key=lambda file: -file.bytes), streams, progress, lambda: look)
+    run_streams(
+        sorted(files, key=lambda file: -file.bytes), streams, progress, lambda: nullcontext(look)
+    )
     return good
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import re
@@ -15,6 +16,8 @@ from dataprep.system.messages import refusal
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK})
+
+_LIBC = ctypes.CDLL(None, use_errno=True)  # Python has sync(2), of all file systems, alone
 
 PARTIAL = ".partial"  # suffix of every file that is not finished; hidden from readers' globs
 
@@ -36,6 +39,26 @@ def sync_directory(directory: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def reports_lost_writes(release: str = os.uname().release) -> bool:
+    """Whether `sync_file_system` would say that something could not be written: since Linux 5.8."""
+    found = re.match(r"(\d+)\.(\d+)", release)
+    return found is not None and (int(found[1]), int(found[2])) >= (5, 8)
+
+
+def sync_file_system(descriptor: int) -> None:
+    """Make all that was written to a file system survive a power cut: many files at once.
+
+    Args:
+        descriptor: of anything there that was opened before those writes.
+
+    Raises:
+        OSError: something could not be written.
+    """
+    if _LIBC.syncfs(descriptor):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
 
 
 def make_durably(directory: Path) -> None:

@@ -31,11 +31,14 @@ class Bandwidth:
 
     def __init__(self, bytes_per_second: float | None) -> None:
         self._lock = threading.Lock()
-        self._free_at = time.monotonic()  # when everything that was taken has been paid for
         self.bound(bytes_per_second)
 
     def bound(self, bytes_per_second: float | None) -> None:
-        """Exchange the bound; without one nobody waits any more. A signal's handler may call it."""
+        """Exchange the bound; without one nobody waits any more. A signal's handler may call it.
+
+        Nobody owes anything from before: in a session one call may follow another that was stopped.
+        """
+        self._free_at = time.monotonic()  # when everything that was taken has been paid for
         self._whole = self._rate = bytes_per_second
 
     def divide(self, parts: int) -> float | None:

@@ -24,6 +24,8 @@ from typing import Any
 import pytest
 
 from dataprep.jobs import lock
+from dataprep.staging import copying
+from dataprep.system import durable_files
 from dataprep_pipelines.runners.local import LocalEngine, work_queue
 
 Entry = tuple[int, str]
@@ -36,6 +38,9 @@ CHANGES = (
     *("mkdir", "rmdir", "remove", "unlink", "rename", "replace", "link", "symlink"),
     *("truncate", "ftruncate", "open", "pwrite", "writev", "utime", "posix_fallocate"),
 )
+MOST_ALONE = 5
+"""Small files that `dataprep stage` flushes one by one here: more than a data set of two shards."""
+
 FLUSHES = ("fsync", "fdatasync")
 _REAL: dict[str, Callable[..., Any]] = {name: getattr(os, name) for name in (*CHANGES, *FLUSHES)}
 _OPEN = io.open
@@ -96,8 +101,8 @@ class _Recorder:
         names, data = dict(self.names), dict(self.data)
         self.recording = Recording(root.stat().st_ino, names, data, modified=modified)
 
-    def observe(self, flushed: int | None = None) -> None:
-        """Note what is different, and then that something was flushed."""
+    def observe(self, flushed: int | None = None, *, all_flushed: bool = False) -> None:
+        """Note what is different, and then that something, or all there is, was flushed."""
         with self.lock:
             names, data, modified = self._look()
             text = _paths(self.recording.root, {**self.names, **names})
@@ -109,8 +114,9 @@ class _Recorder:
                     operations.append(Write(f"write {text[inode]}", inode, content))
             self.recording.modified |= modified
             self.names, self.data = names, data
-            if flushed in text:
-                operations.append(Flush(f"flush {text[flushed]}", flushed))
+            for inode in data if all_flushed else [flushed]:
+                if inode in text:
+                    operations.append(Flush(f"flush {text[inode]}", inode))
 
     def _look(self) -> tuple[Names, dict[int, bytes | None], dict[int, int]]:
         names: Names = {}
@@ -195,6 +201,7 @@ def quick() -> Iterator[pytest.MonkeyPatch]:
 
         patch.setattr(lock, "time", Clock)
         patch.setattr("dataprep.staging.copier.default_streams", lambda: 1)
+        patch.setattr(copying, "_FEW", MOST_ALONE)
         patch.setattr("dataprep.cli.entry_points", cache(entry_points))  # what plugins there are
         yield patch
 
@@ -225,12 +232,18 @@ def recorded(root: Path) -> Iterator[Recording]:
             finally:
                 recorder.observe()
 
+    class System:
+        def syncfs(self, _: int) -> int:
+            recorder.observe(all_flushed=True)
+            return 0
+
     with ExitStack() as stack:
         stack.callback(recorder.close)
         patch = stack.enter_context(pytest.MonkeyPatch.context())
         for name in _REAL:
             patch.setattr(os, name, watched(name))
         patch.setattr(io, "open", opened)
+        patch.setattr(durable_files, "_LIBC", System())
         patch.setattr(secrets, "token_hex", lambda size=32: f"{next(tokens):0{2 * size}x}")
         patch.setattr(lock, "_look_up", lambda _: (b"S", "another"))  # another time's process
         yield recorder.recording

@@ -18,7 +18,7 @@ from dataprep.errors import DatasetError
 from dataprep.sealed.verify import verify
 from dataprep.synthesize.chestxray14 import synthesize_chestxray14
 from tests.conftest import FORMATS, Cli
-from tests.crash.recorder import Recording, quick, recorded
+from tests.crash.recorder import MOST_ALONE, Recording, quick, recorded
 from tests.crash.states import Kind, State, crash_states
 
 
@@ -137,6 +137,16 @@ def staged(place: Path, before: Callable[[Path], Scenario] | None = None) -> Sce
     return Scenario(root, words, ".")  # with its node, the copy may be gone, too
 
 
+def staged_together(place: Path) -> Scenario:
+    """Of a plain directory, so many small files that they are flushed together."""
+    root, source = place / "copy", place / "source"
+    root.mkdir()
+    for number in range(MOST_ALONE + 2):
+        (source / "ab"[number % 2]).mkdir(parents=True, exist_ok=True)
+        (source / "ab"[number % 2] / f"{number}").write_bytes(bytes([number]) * 100)
+    return Scenario(root, ["stage", str(source), "--to", str(root / "out")], ".")
+
+
 def cleaned(place: Path) -> Scenario:
     """A copy is removed again."""
     made = staged(place)
@@ -163,6 +173,7 @@ SCENARIOS: dict[str, Callable[[Path], Scenario]] = {
     "stage": staged,
     "stage-overwritten": partial(staged, before=overwritten),
     "stage-appended": partial(staged, before=appended),
+    "stage-together": staged_together,
     "stage-clean": cleaned,
     "report": reported,
     **{

@@ -136,6 +136,10 @@ MUTANTS: dict[str, tuple[str, Plant]] = {
     "the journal's directory is not flushed": ("append", instead(merge, "sync_directory", nothing)),
     "the journal is forgotten": ("append", instead(engine, "finish_merge", nothing)),
     "copies are not flushed": ("stage", unflushed(copying)),
+    "small copies are not flushed": (
+        "stage-together",
+        instead(copying, "sync_file_system", nothing),
+    ),
     "the old sentinel stays": (
         "stage-overwritten",
         instead(StageDirectory, "remove_private", nothing),

@@ -16,11 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataprep.errors import StagingError
+from dataprep.staging import copying
 from dataprep.staging.copying import TargetWriter, copy_files, in_order, rehash_files
 from dataprep.staging.directory import partial_name, remove_files
 from dataprep.staging.request import Verify
 from dataprep.staging.source import SourceFile
 from dataprep.system import state_files
+from dataprep.system.durable_files import PARTIAL, reports_lost_writes, sync_file_system
 from dataprep_schemas.state import CopiedFile
 from tests.staging.staged_sets import Counting
 
@@ -246,6 +248,56 @@ def copy(source: Path, files: list[SourceFile], target: int, **options: Any) -> 
     }
     copy_files(source, files, target, **{**defaults, **options})
     return sorted(landed, key=lambda one: one.path)
+
+
+@pytest.fixture
+def many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A source with so many small files that they are flushed together, and one large file."""
+    monkeypatch.setattr(copying, "_FEW", 3)
+    monkeypatch.setattr(copying, "_TOGETHER", 5)
+    monkeypatch.setattr(copying, "_FOLDERS", 2)
+    for number in range(40):
+        path = tmp_path / "many" / f"d{number % 7}" / f"{number}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(bytes([number]) * number)
+    (tmp_path / "many" / "large").write_bytes(bytes(2 << 20))
+    return tmp_path / "many"
+
+
+@pytest.mark.skipif(not reports_lost_writes(), reason="this kernel does not tell of lost writes")
+@pytest.mark.parametrize("streams", [1, 3])
+def test_small_files_get_their_names_after_one_flush_of_all(
+    many: Path, place: Path, target: int, monkeypatch: pytest.MonkeyPatch, streams: int
+) -> None:
+    flushes: list[int] = []
+
+    def flush(descriptor: int) -> None:
+        names = [path.name for path in place.rglob("*") if path.is_file()]
+        flushes.append(sum(name.endswith(PARTIAL) for name in names))
+        sync_file_system(descriptor)
+
+    monkeypatch.setattr(copying, "sync_file_system", flush)
+    copied = copy(many, sealed(many), target, streams=streams)
+    assert len(copied) == 41
+    assert {one.path: one.sha256 for one in copied} == {
+        one.path: one.sha256 for one in sealed(many)
+    }
+    assert everything(place) == sorted(one.path for one in copied)
+    assert len(flushes) >= 41 // (5 * streams)
+    assert min(flushes) > 0
+
+
+@pytest.mark.skipif(not reports_lost_writes(), reason="this kernel does not tell of lost writes")
+def test_what_cannot_be_flushed_gets_no_name(
+    many: Path, place: Path, target: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(_: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(copying, "sync_file_system", lost)
+    with pytest.raises(StagingError, match="Input/output error"):
+        copy(many, sealed(many), target, streams=1)
+    assert everything(place) in ([], ["large"])
 
 
 def everything(place: Path) -> list[str]:

@@ -154,6 +154,20 @@ def test_once_a_signal_lifts_it_no_thread_waits_any_more() -> None:
         pay(1 << 40)
 
 
+def test_a_new_bound_owes_nothing_for_an_old_one() -> None:
+    limit = Bandwidth(1.0)
+    limit.bound(None)
+    limit.bound(1.0)
+    with pytest.raises(TimeoutError):  # it has to wait, so the debt is there
+        limit.take(1 << 40, _refuse)
+    limit.bound(1e12)
+    limit.take(1, _refuse)
+
+
+def _refuse() -> None:
+    raise TimeoutError
+
+
 def test_what_is_verified_is_paid_for(tiny: Made, meter: Recorder) -> None:
     found = verify(tiny.out, "hash", threads=1)
     assert meter.total == found.bytes
