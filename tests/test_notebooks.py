@@ -6,10 +6,11 @@ import json
 import os
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.conftest import PANDAS, Made, hashes
+from tests.conftest import BEAM, PANDAS, Made, hashes
 
 NEEDED = ("nbclient", "ipykernel")
 
@@ -56,7 +57,8 @@ def test_prepare_works_in_a_notebook_and_loads_nothing_into_the_page(
     import nbclient
     import nbformat
 
-    options = {"num_shards": {"train": 6, "validation": 2}, "workers": 1}
+    options: dict[str, Any] = {"num_shards": {"train": 6, "validation": 2}, "workers": 1}
+    options["beam_options"] = [*BEAM[1:]]  # which has its own way with notebooks
     raw, out = os.fspath(tiny.raw.path), tmp_path / "out"
     code = PREPARE.format(version=version, raw=raw, out=os.fspath(out), options=options)
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])

@@ -93,7 +93,7 @@ CASES: Mapping[str, DatasetInfo] = {
 """Kinds of data sets, by name."""
 
 
-def _given(sink: Sink, case: str, count: int, first: int = 0) -> _Given:
+def examples_of(sink: Sink, case: str, count: int, first: int = 0) -> _Given:
     """What a sink is told of a data set, and ``count`` of its examples, all different.
 
     Pixels are all of one size; the sink is not told of what it has no place for.
@@ -217,7 +217,7 @@ class SinkTests:
             assert directories.isdisjoint(paths), told
 
     def test_examples_come_back(self, variant: Sink, case: str, tmp_path: Path) -> None:
-        info, examples = _given(variant, case, 100)
+        info, examples = examples_of(variant, case, 100)
         keys = (*_KEYS, *(it.key for it in examples[len(_KEYS) :]))
         examples = [replace(it, key=key) for it, key in zip(examples, keys, strict=True)]
         examples = examples[: variant.most_images(info)]
@@ -238,7 +238,7 @@ class SinkTests:
         assert not _held_open(tmp_path), f"close() leaves open: {_held_open(tmp_path)}"
 
     def test_no_examples_and_lost_sidecars(self, variant: Sink, case: str, tmp_path: Path) -> None:
-        info, examples = _given(variant, case, 12)
+        info, examples = examples_of(variant, case, 12)
         shard = _write(variant, info, [], tmp_path / "empty")
         with variant.reader(shard.paths, info) as reader:
             found = [len(reader), *reader]
@@ -269,7 +269,7 @@ class SinkTests:
                     _same(list(reader), _expected(variant, examples), f"{what}, which was taken,")
 
     def test_equal_examples_give_equal_bytes(self, variant: Sink, tmp_path: Path) -> None:
-        sets = [_given(variant, case, 7) for case in CASES if not _refusal(variant, case)]
+        sets = [examples_of(variant, case, 7) for case in CASES if not _refusal(variant, case)]
         wanted = list(_splits(variant, sets, tmp_path / "telltale"))
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("PYTHONHASHSEED", "random")  # sets have another order there
@@ -339,7 +339,7 @@ class SinkTests:
     def test_a_split_can_be_finished_and_moved(
         self, variant: Sink, case: str, layout: Layout, count: int, tmp_path: Path
     ) -> None:
-        sets = [_given(variant, case, 5, 5 * number) for number in range(count)]
+        sets = [examples_of(variant, case, 5, 5 * number) for number in range(count)]
         info, batches = sets[0][0], [examples for _, examples in sets]
         roots = [tmp_path / "telltale", tmp_path / "other" / "place"]
         here, there = (_split(variant, info, batches, root, layout) for root in roots)
@@ -355,7 +355,7 @@ class SinkTests:
     def test_the_formats_own_reader_agrees(self, variant: Sink, case: str, tmp_path: Path) -> None:
         if not variant.reference:
             return
-        info, examples = _given(variant, case, 12)
+        info, examples = examples_of(variant, case, 12)
         shard = _write(variant, info, examples, tmp_path)
         try:
             found = list(variant.reference_records(shard.paths, info))
@@ -508,7 +508,7 @@ def _id(sink: Sink) -> str:
 def _refusal(sink: Sink, case: str) -> str:
     """Why the sink refuses this kind of data set; empty if it does not."""
     try:
-        sink.check(_given(sink, case, 0)[0])
+        sink.check(examples_of(sink, case, 0)[0])
     except UsageError as error:
         return str(error)
     return ""
@@ -518,7 +518,7 @@ def _held(sink: Sink, count: int) -> _Given:
     """Of a kind of data set that the sink holds with these options."""
     found = [case for case in CASES if not _refusal(sink, case)]
     assert found, f"check() refuses every kind of data set with the options {dict(sink.options)}"
-    return _given(sink, found[0], count)
+    return examples_of(sink, found[0], count)
 
 
 def _expected(sink: Sink, examples: Sequence[Example]) -> list[Example]:

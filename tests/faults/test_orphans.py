@@ -139,11 +139,13 @@ def test_a_launcher_that_was_taken_over_seals_nothing(tiny: Made, job: Job, take
             workspace.lock.write_text(claim_of("n1"))
         yield from ()
 
+    said: list[str] = []
+
     def seal_again() -> None:
         with locked(workspace) as lease:
             lease.failure.write_text("{}")
             identity, records = read_job(workspace).identity, finished_shards(workspace)
-            seal(replace(job, lease=lease), identity, records, others=meanwhile())
+            seal(replace(job, lease=lease), identity, records, said.append, others=meanwhile())
 
     if taken:
         with pytest.raises(LockedError, match=TAKEN_OVER):

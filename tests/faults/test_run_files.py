@@ -66,6 +66,8 @@ def _fail(patch: pytest.MonkeyPatch, where: str) -> None:
 
     if where == "scan":
         patch.setattr(scan, "scan_into", fail)
+        patch.setattr(scan, "_ALONE_SECONDS", -1.0)  # in a worker
+        patch.setattr(scan, "_WORTH_SECONDS", -1.0)
     elif where:
         patch.setattr(write, "write_shard", fail)
 

@@ -29,7 +29,7 @@ from dataprep.sealed.part import NAME as PART
 from dataprep.sealed.records import describe
 from dataprep.sealed.set import NAME
 from dataprep.sinks import DatasetInfo, ShardName, Sink
-from dataprep.sinks.testing import CASES, Case
+from dataprep.sinks.testing import CASES, examples_of
 from dataprep.sinks.tfrecord import masked_crc
 from dataprep.staging.source import read_inventory
 from dataprep.system.state_files import encode
@@ -55,7 +55,7 @@ _ONLY = ShardName("train", 0, 1)
 
 
 @cache
-def _variants(name: str) -> list[tuple[Sink, Case]]:
+def _variants(name: str) -> list[tuple[Sink, str]]:
     """A format with every combination of its options, and the kinds of data sets each can hold."""
     sink = load_sink(name)
     found = []
@@ -63,7 +63,7 @@ def _variants(name: str) -> list[tuple[Sink, Case]]:
         variant = type(sink)(**dict(zip(sink.OPTIONS, values, strict=True)))
         for case in CASES:
             with suppress(UsageError):
-                variant.check(case.info_for(variant))
+                variant.check(examples_of(variant, case, 0)[0])
                 found.append((variant, case))
     return found
 
@@ -74,8 +74,9 @@ def shards(name: str) -> list[bytes]:
     for number, (sink, case) in enumerate(_variants(name)):
         with tempfile.TemporaryDirectory() as directory:
             paths = _paths(sink, Path(directory))
-            writer = sink.open(paths, case.info_for(sink))
-            for example in case.examples(sink, 4):
+            info, examples = examples_of(sink, case, 4)
+            writer = sink.open(paths, info)
+            for example in examples:
                 writer.write(example)
             writer.close()
             writer.abandon()
@@ -114,7 +115,7 @@ def read_shard(name: str, data: bytes, place: Path) -> None:
     paths = _paths(sink, place)
     for path, content in itertools.zip_longest(paths, files[: len(paths)], fillvalue=b""):
         path.write_bytes(content)
-    for given, info in ((paths, case.info_for(sink)), (paths[:1], DatasetInfo())):
+    for given, info in ((paths, examples_of(sink, case, 0)[0]), (paths[:1], DatasetInfo())):
         with suppress(DataprepError), sink.reader(given, info) as reader:
             with suppress(DataprepError, IndexError):
                 reader[len(reader) - 1]

@@ -14,7 +14,7 @@ from dataprep.errors import StoppedError
 from dataprep_pipelines.progress import RoundWatch
 from dataprep_pipelines.runners import engine
 from dataprep_pipelines.runners.local import processes_for
-from tests.conftest import Cli, Made, Raw, hashes, leftovers
+from tests.conftest import BEAM, Cli, Made, Raw, hashes, leftovers
 
 # --- workers and engines ---
 
@@ -67,8 +67,10 @@ def test_stopping_again_and_again_does_not_show(
             raise StoppedError("stopped by the test", 2)
 
     monkeypatch.setattr(engine, "_WATCH_SECONDS", 0.001)
+    monkeypatch.setattr("dataprep_pipelines.progress._LOOKING", 1.0)
     monkeypatch.setattr(RoundWatch, "look", stop)
-    command = photos.command(tmp_path, "--workers", 1, "--num_shards", "train=5,validation=2")
+    shards = ("--num_shards", "train=5,validation=2")
+    command = photos.command(tmp_path, "--workers", 1, *shards, *BEAM)
     stops = 0
     while (result := cli(*command)).code:
         assert result.code == 130, result
