@@ -341,7 +341,7 @@ def test_caffes_layers_name_what_is_there(block: Block, outs: Outs) -> None:
 
 
 TODAY = (
-    *("PyTorch", "Lightning", "TensorFlow", "JAX", "MXNet", "Caffe", "DALI", "Energon"),
+    *("PyTorch", "Lightning", "TensorFlow", "JAX", "MXNet", "Caffe", "DALI"),
     "Hugging Face",
 )
 
