@@ -25,7 +25,8 @@ OPEN_MPI = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     "OMPI_MCA_btl": "self,tcp",
-    "OMPI_MCA_btl_tcp_if_include": "lo",
+    "OMPI_MCA_btl_tcp_if_include": "10.0.0.0/24",  # lo has 127.0.0.1, too, which peers drop
+    "OMPI_MCA_mpi_yield_when_idle": "1",  # there are fewer cores than ranks
     "OMPI_MCA_oob_tcp_if_include": "lo",
 }
 _CONTROLLER, _ADDRESS = "control", "10.0.0.1"
