@@ -162,6 +162,14 @@ class Work(ABC):
     def teardown(self) -> None:  # noqa: B027  # a few need it
         """Once a process, at the end."""
 
+    def run(self, elements: Iterable[Any]) -> None:
+        """All of that in this process."""
+        self.setup()
+        try:
+            self.process(elements)
+        finally:
+            self.teardown()
+
 
 @contextmanager
 def task_file(

@@ -1,4 +1,7 @@
-"""The one Beam transform: workers do with elements what they were given to do."""
+"""The one Beam transform: workers do with elements what they were given to do.
+
+In a file of its own, since whoever imports it, or is sent one, waits for Beam.
+"""
 
 from __future__ import annotations
 

@@ -179,12 +179,8 @@ def _describe(
 def _run_here(
     _: LocalEngine, elements: Any, work: Any, *__: object, watch: Any, **___: object
 ) -> None:
-    work.setup()
-    try:
-        with work_queue(elements) as queue:
-            work.process(queue)
-    finally:
-        work.teardown()
+    with work_queue(elements) as queue:
+        work.run(queue)
     watch()
 
 

@@ -77,11 +77,7 @@ def do_element(function: bytes, element: Any) -> None:
     keep_memory()
     work: Work = pickle.loads(function)  # noqa: S301  # Dask's own messages are no safer
     try:
-        work.setup()
-        try:
-            work.process((element,))
-        finally:
-            work.teardown()
+        work.run((element,))
     except CannotWorkError as error:
         time.sleep(_REFUSED_SECONDS)
         raise RefusedError(get_worker().address, str(error)) from None

@@ -60,12 +60,8 @@ class LocalEngine(BeamEngine):
             return
 
         def do() -> None:
-            work.setup()
-            try:
-                with work_queue(elements) as queue:
-                    work.process(queue)
-            finally:
-                work.teardown()
+            with work_queue(elements) as queue:
+                work.run(queue)
 
         watched(do, watch, failures)
 
