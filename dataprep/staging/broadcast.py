@@ -31,10 +31,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from dataprep.errors import DataprepError, StagingError
-from dataprep.staging.copying import Progress, TargetWriter
+from dataprep.staging.copying import Progress
 from dataprep.staging.mpi import MpiPeers
 from dataprep.staging.request import Verify
 from dataprep.staging.source import SourceFile, SourceReader
+from dataprep.staging.writing import TargetWriter
 from dataprep.system.throttle import Bandwidth
 from dataprep_schemas.state import CopiedFile
 

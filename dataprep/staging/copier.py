@@ -25,7 +25,6 @@ from dataprep.staging.agreement import (
 from dataprep.staging.broadcast import broadcast_files
 from dataprep.staging.copying import (
     Progress,
-    TargetWriter,
     copy_files,
     default_streams,
     rehash_files,
@@ -50,6 +49,7 @@ from dataprep.staging.sentinel import (
     planned_paths,
 )
 from dataprep.staging.source import SourceFile
+from dataprep.staging.writing import TargetWriter
 from dataprep.system.durable_files import is_partial
 from dataprep.system.filesystems import filesystem_of, is_memory, space_of
 from dataprep.system.job_limits import available_memory

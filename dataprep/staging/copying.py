@@ -1,34 +1,31 @@
-"""Copying files in parallel streams, hashing on the way; each gets its name when it is proven."""
+"""Copying files in parallel streams, hashing on the way."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-import shlex
 import stat
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import (
     AbstractContextManager,
     ExitStack,
-    contextmanager,
     nullcontext,
     suppress,
 )
 from functools import cache
 from pathlib import Path
-from typing import Self
 
 from dataprep.errors import DataprepError, StagingError
-from dataprep.staging.directory import opened_parent, partial_name, place_of, target_error
+from dataprep.staging.directory import opened_parent, place_of, target_error
 from dataprep.staging.request import StageReporter, Verify
 from dataprep.staging.source import SourceFile, SourceReader
+from dataprep.staging.writing import TargetWriter
 from dataprep.system.durable_files import reports_lost_writes, sync_file_system
 from dataprep.system.job_limits import usable_cores
-from dataprep.system.messages import printable
 from dataprep.system.state_files import file_sha256
 from dataprep.system.throttle import Bandwidth
 from dataprep_schemas.state import CopiedFile
@@ -64,168 +61,6 @@ class Progress:
         """Raise what stopped the copying, if anything did."""
         if self._error is not None:
             raise self._error
-
-
-class TargetWriter:
-    """A file on its way into the target; left without `finish`, it leaves nothing there.
-
-    A context manager. Bytes are given in their order, from the beginning; `hash` and `store` may
-    work on the same bytes at the same time, in a thread each.
-
-    Args:
-        target: an open descriptor of the directory that it goes into.
-        source: the directory it comes from, for messages.
-        folder: an open descriptor of the directory in `target` that the file is in, which stays
-            open; None: it is opened here.
-        check: called again and again while it is read back; raises to stop.
-
-    Raises:
-        StagingError: the target is full, read-only, or something is in the way.
-    """
-
-    def __init__(
-        self,
-        target: int,
-        file: SourceFile,
-        *,
-        source: Path,
-        verify: Verify,
-        folder: int | None = None,
-        check: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._file = file
-        self._source = source
-        self._place = place_of(target)
-        self._reread = verify == "reread"
-        self._check = check
-        self._digest = hashlib.sha256() if verify != "none" else None
-        self._temporary = ""  # nothing to discard
-        with ExitStack() as undo, self._explained():
-            self._parent, self._name = (
-                undo.enter_context(opened_parent(target, file.path, create=True))
-                if folder is None
-                else (folder, file.path.rpartition("/")[2])
-            )
-            undo.callback(self._discard)
-            name = partial_name(self._name)
-            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            self._descriptor = os.open(name, flags, 0o644, dir_fd=self._parent)
-            self._temporary = name
-            undo.callback(self.close)
-            if file.modified is not None:
-                os.fchmod(self._descriptor, file.mode)  # whatever the umask
-            self._undo = undo.pop_all()
-
-    def write(self, data: memoryview | bytes, offset: int) -> None:
-        """Hash and store what comes next.
-
-        Raises:
-            StagingError: the target does not take it.
-        """
-        self.hash(data)
-        self.store(data, offset)
-
-    def hash(self, data: memoryview | bytes) -> None:
-        """The first half of `write`."""
-        if self._digest is not None:
-            self._digest.update(data)
-
-    def store(self, data: memoryview | bytes, offset: int) -> None:
-        """The second half of `write`.
-
-        Raises:
-            StagingError: the target does not take it.
-        """
-        view, done = memoryview(data), 0
-        with self._explained():
-            while done < len(view):
-                done += os.pwrite(self._descriptor, view[done:], offset + done)
-
-    def finish(self) -> CopiedFile:
-        """Prove it, make it durable, and give it its name, which lasts after `sync_folders`.
-
-        Raises:
-            StagingError: it is not what it was said to be; the node's storage gives back something
-                else; a directory has its name; the target does not take it.
-        """
-        copied = self.prove()
-        with self._explained():
-            os.fsync(self._descriptor)
-            if self._reread:
-                # Its pages are clean now: without them it comes from the storage.
-                os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-                place = Path(f"/proc/self/fd/{self._descriptor}")
-                stored = file_sha256(place, lambda _: self._check())
-                if stored != copied.sha256:
-                    raise self._damaged(f"SHA-256 {stored}", str(copied.sha256))
-        self.publish()
-        return copied
-
-    def prove(self) -> CopiedFile:
-        """Compare what was written with what was said of it.
-
-        Raises:
-            StagingError: it is something else.
-        """
-        found = None if self._digest is None else self._digest.hexdigest()
-        if None not in (found, self._file.sha256) and found != self._file.sha256:
-            raise StagingError(
-                f"{printable(str(self._source / self._file.path))} has SHA-256 {found}, expected "
-                f"{self._file.sha256}: it was damaged or changed; run dataprep verify "
-                f"{shlex.quote(printable(str(self._source)))}"
-            )
-        with self._explained():
-            if self._file.modified is not None:
-                # What has no hash is known again by this, should the copier be killed.
-                times = (self._file.modified, self._file.modified)
-                os.utime(self._descriptor, ns=times)
-            written = os.fstat(self._descriptor)
-            if written.st_size != self._file.bytes:
-                raise self._damaged(f"{written.st_size:,} bytes", f"{self._file.bytes:,}")
-        return CopiedFile(self._file.path, self._file.bytes, found, written.st_mtime_ns)
-
-    def close(self) -> None:
-        """Close the file, whether it is proven or given up."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
-
-    def publish(self) -> None:
-        """Give it its name; it is durable.
-
-        Raises:
-            StagingError: a directory has that name; the target does not take it.
-        """
-        with self._explained():
-            os.replace(
-                self._temporary, self._name, src_dir_fd=self._parent, dst_dir_fd=self._parent
-            )
-        self._temporary = ""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._undo.close()
-
-    def _discard(self) -> None:
-        if self._temporary:
-            with suppress(OSError):  # what went wrong before is what the user must know
-                os.unlink(self._temporary, dir_fd=self._parent)
-
-    def _damaged(self, found: str, expected: str) -> StagingError:
-        return StagingError(
-            f"this node's storage gives back other bytes than were written to {self._place}/"
-            f"{printable(self._file.path)}: {found}, expected {expected}; "
-            "take the node out of the job and report it"
-        )
-
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise target_error(error, self._place, f"writing {self._file.path}") from error
 
 
 _MOST = 8  # more of one node's streams gain nothing, and 1536 nodes open files too
@@ -381,12 +216,17 @@ class _Stream:
         self._opened = ExitStack()  # what the proven files need until they are published
 
     def __enter__(self) -> Callable[[SourceFile], None]:
+        # Of its own: by one that streams share, only one of them would hear of a lost write.
+        self._root = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._target)
         return self._copy
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        with self._opened:
-            if kind is None:
-                self._publish()
+        try:
+            with self._opened:
+                if kind is None:
+                    self._publish()
+        finally:
+            os.close(self._root)
 
     def _copy(self, file: SourceFile) -> None:
         if self._together and file.bytes < _SMALL:
@@ -437,7 +277,7 @@ class _Stream:
         """Make the small files durable, and give them their names."""
         if self._proven:
             try:
-                sync_file_system(self._target)
+                sync_file_system(self._root)
             except OSError as error:
                 raise target_error(error, place_of(self._target), "flushing files") from error
         for writer, copied in self._proven:

@@ -16,7 +16,7 @@ from dataprep.jobs import clearing, commit, engine, identity, merge, prepare, se
 from dataprep.jobs.lock import Lease
 from dataprep.review import report
 from dataprep.sinks import hashed_file
-from dataprep.staging import copying
+from dataprep.staging import copying, writing
 from dataprep.staging.directory import StageDirectory
 from dataprep.system.durable_files import sync_directory, write_durably
 from dataprep.system.state_files import write_state
@@ -135,7 +135,7 @@ MUTANTS: dict[str, tuple[str, Plant]] = {
     "the journal is not flushed": ("append", instead(merge, "write_state", torn)),
     "the journal's directory is not flushed": ("append", instead(merge, "sync_directory", nothing)),
     "the journal is forgotten": ("append", instead(engine, "finish_merge", nothing)),
-    "copies are not flushed": ("stage", unflushed(copying)),
+    "copies are not flushed": ("stage", unflushed(writing)),
     "small copies are not flushed": (
         "stage-together",
         instead(copying, "sync_file_system", nothing),

@@ -18,8 +18,8 @@ from dataprep.errors import DataprepError
 from dataprep.review.card import full_card, readme
 from dataprep.review.loaders import loaders
 from dataprep.sealed.set import SealedSet
-from dataprep.staging.copying import TargetWriter
 from dataprep.staging.source import SourceFile, SourceReader
+from dataprep.staging.writing import TargetWriter
 from dataprep.system.messages import printable
 from dataprep_schemas.manifest import File, Manifest, Shard, SinkConfig
 from tests.conftest import Made

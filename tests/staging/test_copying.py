@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 
 from dataprep.errors import StagingError
 from dataprep.staging import copying
-from dataprep.staging.copying import TargetWriter, copy_files, in_order, rehash_files
+from dataprep.staging.copying import copy_files, in_order, rehash_files
 from dataprep.staging.directory import partial_name, remove_files
 from dataprep.staging.request import Verify
 from dataprep.staging.source import SourceFile
+from dataprep.staging.writing import TargetWriter
 from dataprep.system import state_files
 from dataprep.system.durable_files import PARTIAL, reports_lost_writes, sync_file_system
 from dataprep_schemas.state import CopiedFile
