@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Timer
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from dataprep.api.progress import Display
 from dataprep.errors import StoppedError
 from dataprep.system.throttle import lift
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
 
 _RESUMING = "finished shards are kept; run the same command again to resume"
 
@@ -17,10 +24,11 @@ _RESUMING = "finished shards are kept; run the same command again to resume"
 class _Stop(BaseException):
     """A signal came. No `Exception`: libraries that are being imported swallow those."""
 
-    def __init__(self, error: StoppedError) -> None:
+    def __init__(self, error: StoppedError, number: int) -> None:
         super().__init__(str(error))
         self.error = error
         self.exit_code = error.exit_code
+        self.number = number
 
 
 @contextmanager
@@ -46,15 +54,24 @@ def resumable(how: str) -> Iterator[None]:
     def stop(number: int, frame: FrameType | None) -> None:
         lift()  # or everybody would have to pay for their bytes first
         name = signal.Signals(number).name
-        raise _Stop(StoppedError(f"stopped by {name}; {how}", number))
+        raise _Stop(StoppedError(f"stopped by {name}; {how}", number), number)
+
+    def again(lost: UnraisableHookArgs) -> None:
+        if isinstance(lost.exc_value, _Stop):
+            Timer(0.01, os.kill, (os.getpid(), lost.exc_value.number)).start()
+        else:
+            unraisable(lost)
 
     # What is ignored already stays ignored: that is what nohup is for.
     caught = [number for number in signals if signal.getsignal(number) is not signal.SIG_IGN]
     before = {number: signal.signal(number, stop) for number in caught}
+    # Python drops what is raised while an object is being deleted: the signal is sent once more.
+    unraisable, sys.unraisablehook = sys.unraisablehook, again
     try:
         yield
     except _Stop as stopped:
         raise stopped.error from None
     finally:
+        sys.unraisablehook = unraisable
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from contextlib import suppress
 
 import pytest
@@ -16,6 +17,21 @@ def test_a_library_that_swallows_exceptions_does_not_swallow_a_stop() -> None:
     with pytest.raises(StoppedError, match=said) as caught, resumable("go on"), suppress(Exception):
         signal.raise_signal(signal.SIGTERM)
     assert caught.value.exit_code == 128 + signal.SIGTERM
+
+
+def test_a_signal_in_the_midst_of_a_deletion_stops_the_call_a_moment_later() -> None:
+    class Held:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGTERM)
+
+    @resumable("go on")
+    def call() -> None:
+        held = Held()
+        del held
+        time.sleep(60)
+
+    with pytest.raises(StoppedError, match="stopped by SIGTERM; go on"):
+        call()
 
 
 def test_the_handlers_that_were_there_are_there_again() -> None:
