@@ -73,6 +73,7 @@ def _write(files: list[str], prefix: str, kind: str) -> None:
     for number, path in enumerate(files):
         if written >= _SHARD:
             if shard >= 0:
+                os.fsync(shard)
                 os.close(shard)
             shard = os.open(f"{prefix}-{number}", os.O_WRONLY | os.O_CREAT)
             written, digest = 0, hashlib.sha256()
@@ -88,6 +89,7 @@ def _write(files: list[str], prefix: str, kind: str) -> None:
         if pending >= _BLOCK or path is files[-1]:
             written += os.writev(shard, pieces)
             pieces, pending = [], 0
+    os.fsync(shard)
     os.close(shard)
 
 

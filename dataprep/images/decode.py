@@ -21,6 +21,7 @@ _SEGMENTS = (
     ("IPTC", 0xED, b"8BIM\4\4"),  # one of Photoshop's resources
     ("JPEG comment", jpeg.COM, b""),
 )
+_TELLING = frozenset(code for _, code, _ in _SEGMENTS)  # EXIF is in APP1, as XMP is
 
 
 def sniff(data: bytes) -> jpeg.Frame | png.Header:
@@ -54,8 +55,10 @@ def metadata_of(data: bytes) -> tuple[str, ...]:
                 not _TEXTS.isdisjoint(chunks.names)
             )
         elif data.startswith(jpeg.MAGIC):
-            found = exif.traits_of(_exif_of(data))
-            for marker, start, end in jpeg.segments(data):
+            told = [it for it in jpeg.segments(data) if it[0] in _TELLING]
+            if told:
+                found = exif.traits_of(_exif_of(data))
+            for marker, start, end in told:
                 body = data[start:end]
                 found += [name for name, code, key in _SEGMENTS if code == marker and key in body]
     return tuple(dict.fromkeys(found))

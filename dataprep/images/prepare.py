@@ -95,7 +95,9 @@ def prepare(data: bytes, recipe: Recipe) -> Prepared:
 def _prepare_jpeg(data: bytes, recipe: Recipe) -> Prepared:
     frame = jpeg.read_frame(data)
     pixels.require_size(frame.width, frame.height, recipe.max_pixels)
-    turn = 1 if recipe.exif == "ignore" else orientation_of(data)
+    # Most have none, and a search is quicker than a walk through the header.
+    has_exif = data.find(exif.HEAD, 0, frame.scan) > 0
+    turn = orientation_of(data) if has_exif and recipe.exif != "ignore" else 1
     seen = jpeg.decode_with_pillow(data, frame) if recipe.check == "pixels" else None
     if frame.components != 4 and _passes("JPEG", frame.components, recipe, turn):
         warning = grey = None

@@ -29,7 +29,9 @@ from dataprep_schemas.state import IndexPart
 from dataprep_schemas.tables import Kind
 
 _VERSION = 4  # raise it whenever the same scan would be kept in another way
-_FEW = 100  # rows, for which it takes longer to set up compression of every column than all else
+_FEW = 100  # rows, for which it takes longer to set up what is to save room than all else
+_PLAIN = {"compression": "none", "use_dictionary": False, "write_statistics": False}
+_PACKED = {"compression": "zstd"}
 _GROUP = 1 << 17  # rows; what DuckDB gives to one of its threads
 
 
@@ -101,13 +103,16 @@ def scan_into(directory: Path, dataset: Dataset, raw: Path, unit: ScanUnit) -> N
     temporary = partial_path(final)
     try:
         few = sum(map(len, scanned.rows.values())) < _FEW and not scanned.tables
+        target = pa.BufferOutputStream() if few else temporary
         with parquet.ParquetWriter(
-            temporary, schema_of("index", attributes), compression="none" if few else "zstd"
+            target, schema_of("index", attributes), **(_PLAIN if few else _PACKED)
         ) as file:
             for table in index_tables(scanned, classes, attributes):
                 for entry in table.column("status").value_counts().to_pylist():
                     statuses[entry["values"]] += entry["counts"]
                 file.write_table(table, row_group_size=_GROUP)
+        if few:
+            temporary.write_bytes(target.getvalue())
         part = IndexPart(
             fingerprint=fingerprint,
             table=file_sha256(temporary),

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
-from dataclasses import astuple
 from itertools import accumulate, chain, repeat
+from operator import attrgetter
 from pathlib import Path, PurePath
 from typing import Any, Final, Self
 
@@ -41,6 +41,8 @@ _COLUMNS: Final = (
     *("key", "status", "reason", "position", "labels", "boxes", "format", "height", "width"),
     *("channels", "bytes", "xxh3", "phash", "brightness", "contrast", "flat", "container"),
 )
+_LOOKS = attrgetter("phash", "brightness", "contrast", "flat")
+_UNSEEN = (None,) * 4
 
 
 class ShardStoppedError(Exception):
@@ -187,7 +189,7 @@ class ShardRows:
                     item.channels,
                     len(example.encoded),
                     xxhash.xxh3_128_hexdigest(example.encoded),
-                    *((None,) * 4 if seen is None else astuple(seen)),
+                    *(_UNSEEN if seen is None else _LOOKS(seen)),
                     None,  # the same wherever the images lie, as the shard is
                     item.attributes,
                 )

@@ -1,15 +1,14 @@
 """Processes of this machine that work for the launcher: deaf to Ctrl-C, and gone with it.
 
 Ctrl-C on a terminal reaches every process of the job at once. Only the launcher acts on it; its
-workers learn of it through the file system, finish the image they are at, and clean up. Both kinds
-run this module as a program: Beam's own workers, and pools that help a worker with what keeps
-Python's lock. Those scan, and convert images for a shard that one other process writes.
+workers learn of it through the file system, finish the image they are at, and clean up. They run
+this module as a program, and import what their orders need: not Beam. They scan, write shards, or
+convert images for a shard that one other process writes.
 """
 
 from __future__ import annotations
 
 import os
-import shlex
 import signal
 import subprocess
 import sys
@@ -29,36 +28,6 @@ DEBUG = "DATAPREP_DEBUG"
 """Environment variable, set by ``dataprep --debug``: workers say on stderr what Beam says."""
 
 _LOOK_SECONDS = 1.0
-_CLEAN_UP_SECONDS = 5.0  # a worker with a lost lease needs about two to remove its files
-
-
-def command_line() -> str:
-    """The shell command that starts one of Beam's workers of this process."""
-    # What the shell ignores, its program ignores from its first moment on.
-    return f"trap '' INT; exec {shlex.join(_program())}"
-
-
-def _program(*arguments: object) -> list[str]:
-    """This module, which imports nothing from the working directory: that may be the data's."""
-    return [sys.executable, "-P", "-m", __name__, str(os.getpid()), *map(str, arguments)]
-
-
-def main(launcher: int) -> None:
-    """Run Beam's worker until the launcher has no more work for it.
-
-    Args:
-        launcher: the process id of the launcher.
-    """
-    if DEBUG not in os.environ:
-        # Beam's chatter, and its complaints when the launcher is gone, would bury the progress
-        # bar; what matters reaches the launcher through commit records and the failure log.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
-    # Beam would wait for ever for a launcher that was killed before it took up contact.
-    _end_with(launcher, clean_up_seconds=_CLEAN_UP_SECONDS)
-
-    from apache_beam.runners.worker import sdk_worker_main
-
-    sdk_worker_main.main(sys.argv)
 
 
 class HelperProcesses(ThreadPoolExecutor):
@@ -71,11 +40,13 @@ class HelperProcesses(ThreadPoolExecutor):
 
     Args:
         count: how many processes.
+        clean_up_seconds: what they are given to end what they are doing when this one is gone.
     """
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, clean_up_seconds: float = 0.0) -> None:
         divide(count + 1)
         super().__init__(count, "helper", initializer=block_interrupts)
+        self._clean_up_seconds = clean_up_seconds
         self._mine = threading.local()
         self._started: list[tuple[subprocess.Popen[bytes], Connection]] = []
 
@@ -106,8 +77,12 @@ class HelperProcesses(ThreadPoolExecutor):
     def _start(self) -> Connection:
         ours, theirs = Pipe()
         with theirs:
-            number = theirs.fileno()
-            process = subprocess.Popen(_program(number), pass_fds=[number])  # noqa: S603  # ours
+            # It imports nothing from the working directory: that may be the data's.
+            program = [sys.executable, "-P", "-m", __name__]
+            words = (os.getpid(), theirs.fileno(), self._clean_up_seconds)
+            process = subprocess.Popen(  # noqa: S603  # ours
+                [*program, *map(str, words)], pass_fds=[theirs.fileno()]
+            )
         self._started.append((process, ours))
         ours.send(sys.path)
         return ours
@@ -118,11 +93,11 @@ def block_interrupts() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 
 
-def serve(launcher: int, orders: Connection) -> None:
+def serve(launcher: int, orders: Connection, clean_up_seconds: float) -> None:
     """Do what a pool hands on, until nothing more comes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # In the midst of something it would not see that the launcher was killed.
-    _end_with(launcher, clean_up_seconds=0.0)
+    _end_with(launcher, clean_up_seconds)
     with suppress(EOFError, OSError):
         sys.path[:] = orders.recv()
         while True:
@@ -134,7 +109,7 @@ def serve(launcher: int, orders: Connection) -> None:
             orders.send(outcome)
 
 
-def _end_with(launcher: int, *, clean_up_seconds: float) -> None:
+def _end_with(launcher: int, clean_up_seconds: float) -> None:
     """End this process so many seconds after its launcher is gone."""
 
     def watch() -> None:
@@ -147,7 +122,4 @@ def _end_with(launcher: int, *, clean_up_seconds: float) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[2:]:
-        serve(int(sys.argv[1]), Connection(int(sys.argv[2])))
-    else:
-        main(int(sys.argv[1]))
+    serve(int(sys.argv[1]), Connection(int(sys.argv[2])), float(sys.argv[3]))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from dataprep import errors
 from dataprep.errors import DataprepError, PipelineError
-from dataprep_pipelines.failures import FailureLog, line_of, worker_died
+from dataprep_pipelines.failures import FailureLog, line_of
 from dataprep_pipelines.tasks import Work
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 _WATCH_SECONDS = 0.25
 _STOP_SECONDS = 10.0
-_WORKER_DIED = "Worker subprocess exited"  # what Beam's SubprocessSdkWorker says
 # What Beam makes of an error of ours that a worker raised.
 _OURS = re.compile(r"dataprep[\w.]*\.(\w+): (.*?) \[while running '.*'\]")
 
@@ -194,16 +193,6 @@ def watched(run: Callable[[], object], watch: Callable[[], None], failures: Fail
         finally:
             done.set()
 
-    def hook(arguments: threading.ExceptHookArgs) -> None:
-        # Beam waits for each worker process in a thread, raises in that thread when it was killed,
-        # tells nobody, and waits for ever.
-        if arguments.exc_value is not None and _WORKER_DIED in str(arguments.exc_value):
-            raised.append(arguments.exc_value)
-            done.set()
-        else:
-            before(arguments)
-
-    before, threading.excepthook = threading.excepthook, hook
     # A daemon, so that a runner that does not stop cannot keep the process alive.
     threading.Thread(target=execute, name="run", daemon=True).start()
     finished = False
@@ -212,7 +201,6 @@ def watched(run: Callable[[], object], watch: Callable[[], None], failures: Fail
             watch()
         finished = not raised
     finally:
-        threading.excepthook = before
         if not finished:
             STOP.set()
             failures.stop()
@@ -246,5 +234,4 @@ def engine_error(error: BaseException) -> DataprepError:
         return ours
     if isinstance(error, DataprepError):
         return error
-    last = line_of(error, -1)
-    return worker_died(last) if _WORKER_DIED in last else PipelineError(f"Beam failed: {last}")
+    return PipelineError(f"Beam failed: {line_of(error, -1)}")

@@ -10,17 +10,18 @@ import fcntl
 import math
 import os
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dataprep.system.throttle import divide
-from dataprep_pipelines.failures import FailureLog
+from dataprep_pipelines.failures import FailureLog, worker_died
 from dataprep_pipelines.runners.engine import BeamEngine, Parallelism, watched
 from dataprep_pipelines.tasks import Work
-from dataprep_pipelines.worker import command_line
+from dataprep_pipelines.worker import HelperProcesses
 
 if TYPE_CHECKING:
     import apache_beam as beam
@@ -28,10 +29,11 @@ if TYPE_CHECKING:
 # Measured (docs/performance.md): threads of one process wait for each other where images only pass
 # through, but they start at once; processes do not, and each costs a core some two seconds.
 THREADS_PER_PROCESS = 4
-LARGE = 50_000  # images, from which on processes are worth their start on a few cores, too
+LARGE = 4_000  # images, from which on processes are worth their start on a few cores, too
 
 _FEW = 4  # shards a thread: with fewer, the last ones leave cores idle for long
 _COUNTER_BYTES = 8
+_CLEAN_UP_SECONDS = 5.0  # a worker with a lost lease needs about two to remove its files
 
 
 class LocalEngine(BeamEngine):
@@ -55,6 +57,8 @@ class LocalEngine(BeamEngine):
         failures: FailureLog,
     ) -> None:
         """Do what is small at once, in this process, and the rest on Beam's runner."""
+        if parallelism.processes > 1:
+            work = InProcesses(work, parallelism.processes)
         if not parallelism.small:
             super().run(elements, work, parallelism, watch=watch, failures=failures)
             return
@@ -67,38 +71,46 @@ class LocalEngine(BeamEngine):
 
     @contextmanager
     def graph(
-        self, elements: Sequence[Any], parallelism: Parallelism
+        self,
+        elements: Sequence[Any],
+        parallelism: Parallelism,  # noqa: ARG002  # its work's
     ) -> Iterator[tuple[beam.Pipeline, Sequence[Any]]]:
-        """Every process gets the same queue, since Beam would divide the elements in advance."""
+        """One queue of all there is: Beam would divide the elements in advance."""
         import apache_beam as beam
         from apache_beam.options.pipeline_options import PipelineOptions
+        from apache_beam.runners.portability.fn_api_runner import fn_runner
 
-        processes = parallelism.processes
-        # Not --direct_running_mode=multi_processing: it would start Beam's worker, not ours.
-        workers = f"--direct_num_workers={processes}"
-        options = PipelineOptions([workers, *self._engine.beam_options])
-        divide(processes)
+        options = PipelineOptions(list(self._engine.beam_options))
+        with work_queue(elements) as queue:
+            yield beam.Pipeline(runner=fn_runner.FnApiRunner(), options=options), [queue]
+
+
+class InProcesses(Work):
+    """Work that processes of this machine share, each taking from the queue what nobody else has.
+
+    Beam's own way of starting them has each import Beam, which takes a core a second.
+
+    Args:
+        work: what each of them does.
+        processes: how many.
+    """
+
+    def __init__(self, work: Work, processes: int) -> None:
+        self._work = work
+        self._processes = processes
+
+    def process(self, elements: Iterable[Any]) -> None:
+        """Have all of them work until there is nothing left."""
+        pool = HelperProcesses(self._processes, _CLEAN_UP_SECONDS)
+        divide(self._processes)  # this one moves no bytes
         try:
-            with work_queue(elements) as queue:
-                pipeline = beam.Pipeline(runner=_runner(options, processes), options=options)
-                yield pipeline, [queue] * processes
+            for end in [pool.submit(self._work.run, elements) for _ in range(self._processes)]:
+                end.result()
+        except BrokenExecutor as error:
+            raise worker_died(str(error)) from error
         finally:
+            pool.shutdown(cancel_futures=True)
             divide(1)
-
-
-def _runner(options: Any, processes: int) -> Any:
-    from apache_beam.portability.api import beam_provision_api_pb2
-    from apache_beam.runners.portability.fn_api_runner import fn_runner
-    from apache_beam.runners.portability.portable_runner import JobServiceHandle
-    from apache_beam.transforms.environments import SubprocessSDKEnvironment
-
-    encoded = JobServiceHandle.encode_pipeline_options(options.get_all_options())
-    information = beam_provision_api_pb2.ProvisionInfo(pipeline_options=encoded)
-    worker = SubprocessSDKEnvironment.from_command_string(command_line())
-    return fn_runner.FnApiRunner(
-        worker if processes > 1 else None,  # None: in this process
-        provision_info=fn_runner.ExtendedProvisionInfo(information),
-    )
 
 
 def processes_for(workers: int) -> int:
