@@ -29,8 +29,9 @@ from dataprep_schemas.state import IndexPart
 from dataprep_schemas.tables import Kind
 
 _VERSION = 4  # raise it whenever the same scan would be kept in another way
-_FEW = 100  # rows, for which it takes longer to set up what is to save room than all else
-_PLAIN = {"compression": "none", "use_dictionary": False, "write_statistics": False}
+# Of few rows, most of a table's time would go into setting up what saves room.
+_FEW = 1 << 14
+_PLAIN = {"compression": "lz4", "use_dictionary": False, "write_statistics": False}
 _PACKED = {"compression": "zstd"}
 _GROUP = 1 << 17  # rows; what DuckDB gives to one of its threads
 
