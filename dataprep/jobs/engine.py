@@ -65,6 +65,9 @@ class Workers(Protocol):
             DataprepError: something cannot be scanned.
         """
 
+    def get_ready(self, job: Job) -> None:
+        """Start what will write the job, while its images are put in order."""
+
     def write(self, job: Job) -> list[CommitRecord]:
         """Make and commit every shard of the job that is not there yet.
 

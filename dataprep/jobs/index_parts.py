@@ -104,16 +104,18 @@ def scan_into(directory: Path, dataset: Dataset, raw: Path, unit: ScanUnit) -> N
     temporary = partial_path(final)
     try:
         few = sum(map(len, scanned.rows.values())) < _FEW and not scanned.tables
-        target = pa.BufferOutputStream() if few else temporary
+        memory = pa.BufferOutputStream()
         with parquet.ParquetWriter(
-            target, schema_of("index", attributes), **(_PLAIN if few else _PACKED)
+            memory if few else temporary,
+            schema_of("index", attributes),
+            **(_PLAIN if few else _PACKED),
         ) as file:
             for table in index_tables(scanned, classes, attributes):
                 for entry in table.column("status").value_counts().to_pylist():
                     statuses[entry["values"]] += entry["counts"]
                 file.write_table(table, row_group_size=_GROUP)
         if few:
-            temporary.write_bytes(target.getvalue())
+            temporary.write_bytes(memory.getvalue())
         part = IndexPart(
             fingerprint=fingerprint,
             table=file_sha256(temporary),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -142,7 +142,10 @@ def make(raw: RawData, request: Request, grown: SealedSet | None) -> SealedSet |
             claim(job, identity, units, overwrite=request.overwrite)
         else:
             claim_generation(job, identity, units)
-        _order(job, request, images, digest_of([identity, units]))
+        token = digest_of([identity, units])
+        if splits := job.unordered(token):
+            workers.get_ready(job)
+            _order(job, request, images, splits, token)
         for text in source.describe_depth(job):
             report(text)
     records = workers.write(job)
@@ -215,21 +218,23 @@ def _plan(
     )
 
 
-def _order(job: Job, request: Request, images: Images, token: str) -> None:
+def _order(
+    job: Job, request: Request, images: Images, splits: Sequence[SplitJob], token: str
+) -> None:
     """Shuffle the images.
 
     Args:
+        splits: those that are not in order.
         token: of what shapes the order: the job's identity, which is the same for every raw
             layout, and what the index was made from, since the order says where the bytes are.
     """
-    if splits := job.unordered(token):
-        from dataprep.tables.order import order_columns
+    from dataprep.tables.order import order_columns
 
-        images.choose(
-            [split.name for split in job.splits],
-            [name for name, _ in job.info.classes],
-            multilabel=job.info.multilabel,
-            seed=request.seed,
-            limit=request.limit,
-        )
-        job.shuffle(splits, token, images.database, order_columns(images), request.seed)
+    images.choose(
+        [split.name for split in job.splits],
+        [name for name, _ in job.info.classes],
+        multilabel=job.info.multilabel,
+        seed=request.seed,
+        limit=request.limit,
+    )
+    job.shuffle(splits, token, images.database, order_columns(images), request.seed)

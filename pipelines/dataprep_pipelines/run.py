@@ -124,13 +124,23 @@ class RunningWorkers:
         try:
             if left := scan_at_once(scan, stale, watch) if local else stale:
                 with task_file(scan, self.lease, self.requirements, "scan") as spec:
-                    helpers = self.chosen.workers if local else 0
-                    work = ScanIntoIndex(spec, helpers, self.failures)
-                    self.engine.run(left, work, Parallelism(), watch=watch, failures=self.failures)
+                    processes = min(self.chosen.workers, len(left)) if local else 1
+                    alone = local and not self.chosen.beam_options
+                    self.engine.run(
+                        left,
+                        ScanIntoIndex(spec, self.failures),
+                        Parallelism(processes, without_beam=alone),
+                        watch=watch,
+                        failures=self.failures,
+                    )
             count()
         finally:
             self.reporter.finished()
         self.failures.reraise()
+
+    def get_ready(self, job: Job) -> None:
+        """Start what will write the job, while its images are put in order."""
+        self.engine.get_ready(self._parallelism(job, len(job.shard_names())))
 
     def write(self, job: Job) -> list[CommitRecord]:
         """Make and commit every shard of the job that is not there yet, in rounds.
@@ -150,13 +160,7 @@ class RunningWorkers:
         # Looking took a while, and what is a lie in this run's eyes may be another's finished work.
         check_held(job.lease)
         _forget(workspace, pending)
-        images = sum(split.images for split in job.splits)
-        parallelism = self.engine.parallelism(
-            len(pending),
-            images=images if job.source.works_on_images else 0,
-            small=images <= _FEW_IMAGES
-            and sum(split.source_bytes for split in job.splits) <= _FEW_BYTES,
-        )
+        parallelism = self._parallelism(job, len(pending))
         check_free_space(job, pending, at_once=parallelism.at_once)
         lay_out(job, pending, line)
         # In later rounds, which hold nothing but what has failed, it says nothing that much fails.
@@ -178,6 +182,15 @@ class RunningWorkers:
         if failed:
             raise _all_failures(failed)
         return [done[shard] for shard in job.shard_names()]
+
+    def _parallelism(self, job: Job, shards: int) -> Parallelism:
+        images = sum(split.images for split in job.splits)
+        source_bytes = sum(split.source_bytes for split in job.splits)
+        return self.engine.parallelism(
+            shards,
+            images=images if job.source.works_on_images else 0,
+            small=images <= _FEW_IMAGES and source_bytes <= _FEW_BYTES,
+        )
 
     def _write_round(
         self,

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from dataprep.datasets import Dataset, ScanUnit
 from dataprep.jobs.index_parts import scan_into
-from dataprep_pipelines.failures import FailureLog, worker_died
+from dataprep_pipelines.failures import FailureLog
 from dataprep_pipelines.runners import STOP
 from dataprep_pipelines.tasks import TaskSpec, Work
-from dataprep_pipelines.worker import HelperProcesses
 
-_ALONE_SECONDS = 1.0
-_WORTH_SECONDS = 3.0  # of work: to import Beam and to start processes takes more than one
+_ALONE_SECONDS = 0.5
+_WORTH_SECONDS = 1.5  # of work: to start processes takes half a second
 _SMALL = 16 << 20  # bytes of an archive or a list that is scanned in a fraction of a second
 
 
@@ -32,7 +30,7 @@ class Scan:
 def scan_at_once(
     scan: Scan, units: Sequence[ScanUnit], watch: Callable[[], None]
 ) -> list[ScanUnit]:
-    """Scan directories and small files here and now: most scans are over in a second.
+    """Scan directories and small files here and now: most scans are over in a moment.
 
     Args:
         scan: where.
@@ -68,16 +66,11 @@ def _is_large(container: Path) -> bool:
 
 
 class ScanIntoIndex(Work):
-    """Scans units into their parts of the index, one by one or in processes of this machine.
+    """Scans units into their parts of the index, unless the run has failed or ended."""
 
-    Args:
-        processes: how many may help; 1 or less: none.
-    """
-
-    def __init__(self, spec: TaskSpec, processes: int, failures: FailureLog) -> None:
+    def __init__(self, spec: TaskSpec, failures: FailureLog) -> None:
         self._spec = spec
         self._failures = failures
-        self._processes = processes
 
     def setup(self) -> None:
         """Read what is scanned."""
@@ -85,23 +78,9 @@ class ScanIntoIndex(Work):
 
     def process(self, units: Iterable[ScanUnit]) -> None:
         """Scan directories, archives or lists."""
-        if self._processes < 2:
-            for unit in units:
-                _scan(self._scan, self._failures, unit)
-            return
-        pool = HelperProcesses(self._processes)
-        try:
-            for end in [pool.submit(_scan, self._scan, self._failures, unit) for unit in units]:
-                end.result()
-        except BrokenExecutor as error:
-            with self._failures.recorded():
-                raise worker_died(str(error)) from error
-        finally:
-            pool.shutdown(cancel_futures=True)
-
-
-def _scan(scan: Scan, failures: FailureLog, unit: ScanUnit) -> None:
-    """Scan one unit into its part of the index, unless the run has failed or ended."""
-    with failures.recorded():
-        if not (STOP.is_set() or failures.lease.lost() or failures.occurred()):
-            scan_into(scan.directory, scan.dataset, scan.raw, unit)
+        scan, failures = self._scan, self._failures
+        for unit in units:
+            with failures.recorded():
+                if STOP.is_set() or failures.lease.lost() or failures.occurred():
+                    return
+                scan_into(scan.directory, scan.dataset, scan.raw, unit)

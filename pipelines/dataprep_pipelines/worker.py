@@ -18,9 +18,11 @@ from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
+from importlib import import_module
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Any
+from weakref import WeakValueDictionary
 
 from dataprep.system.throttle import divide
 
@@ -28,6 +30,7 @@ DEBUG = "DATAPREP_DEBUG"
 """Environment variable, set by ``dataprep --debug``: workers say on stderr what Beam says."""
 
 _LOOK_SECONDS = 1.0
+_POOLS: WeakValueDictionary[int, HelperProcesses] = WeakValueDictionary()
 
 
 class HelperProcesses(ThreadPoolExecutor):
@@ -49,6 +52,17 @@ class HelperProcesses(ThreadPoolExecutor):
         self._clean_up_seconds = clean_up_seconds
         self._mine = threading.local()
         self._started: list[tuple[subprocess.Popen[bytes], Connection]] = []
+        self.count = count
+        _POOLS[id(self)] = self
+
+    def __reduce__(self) -> tuple[Callable[[int], HelperProcesses], tuple[int]]:
+        """The same pool: Beam pickles even what it runs in the process that made it."""
+        return _pool, (id(self),)
+
+    def start(self, module: str) -> None:
+        """Start all of them, and have each import what it will need, while others go on."""
+        for _ in range(self.count):
+            self.submit(_import, module)
 
     def submit(self, do: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Have a process do it; raises BrokenExecutor in the future if that dies."""
@@ -86,6 +100,14 @@ class HelperProcesses(ThreadPoolExecutor):
         self._started.append((process, ours))
         ours.send(sys.path)
         return ours
+
+
+def _pool(number: int) -> HelperProcesses:
+    return _POOLS[number]
+
+
+def _import(module: str) -> None:
+    import_module(module)
 
 
 def block_interrupts() -> None:

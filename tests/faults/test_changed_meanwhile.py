@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,6 @@ import pytest
 
 from dataprep.jobs import raw_images
 from dataprep.sealed import verify
-from dataprep_pipelines.runners import local
 from tests.conftest import BEAM, Cli, Made, Shelf, hashes, leftovers
 
 
@@ -73,8 +73,11 @@ def test_what_is_written_between_verifying_and_converting_is_noticed(
 def test_workers_in_another_directory_find_what_was_named_relative_to_this_one(
     cli: Cli, tiny: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = local.command_line
-    monkeypatch.setattr(local, "command_line", lambda: f"cd / && {original()}")
+    class Elsewhere(subprocess.Popen[bytes]):
+        def __init__(self, *words: Any, **options: Any) -> None:
+            super().__init__(*words, cwd="/", **options)
+
+    monkeypatch.setattr(subprocess, "Popen", Elsewhere)
     tiny.raw.copy(tmp_path / "raw")
     monkeypatch.chdir(tmp_path)
     words = ["--raw_data_dir", "raw", "--local_scratch_dir", "out", "--index_dir", "index"]

@@ -72,8 +72,8 @@ class Parallelism:
         shards: written at the same time by a worker, each by a thread of its own.
         helpers: threads or processes that only convert images; 0 for none.
         helper_processes: whether the helpers are processes.
-        small: whether there is so little to do that this process has done it by the time Beam
-            would be imported.
+        without_beam: whether it is done without Beam: a scan, or so little that it is done by the
+            time Beam would be imported.
         pause: seconds to wait after a shard failed. A machine that fails fast would otherwise
             take shard after shard from those that work.
     """
@@ -82,7 +82,7 @@ class Parallelism:
     shards: int = 1
     helpers: int = 0
     helper_processes: bool = False
-    small: bool = False
+    without_beam: bool = False
     pause: float = 0.0
 
     @property
@@ -108,6 +108,9 @@ class RunningEngine(ABC):
                 work.
             small: whether all of it is less than a second's work.
         """
+
+    def get_ready(self, parallelism: Parallelism) -> None:  # noqa: B027  # what is started stays so
+        """Start what takes a while to start, while something else goes on."""
 
     @abstractmethod
     def run(

@@ -14,12 +14,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any
+
+from typing_extensions import override
 
 from dataprep.system.throttle import divide
 from dataprep_pipelines.failures import FailureLog, worker_died
-from dataprep_pipelines.runners.engine import BeamEngine, Parallelism, watched
+from dataprep_pipelines.runners.engine import BeamEngine, Engine, Parallelism, watched
 from dataprep_pipelines.tasks import Work
 from dataprep_pipelines.worker import HelperProcesses
 
@@ -27,7 +31,7 @@ if TYPE_CHECKING:
     import apache_beam as beam
 
 # Measured (docs/performance.md): threads of one process wait for each other where images only pass
-# through, but they start at once; processes do not, and each costs a core some two seconds.
+# through, but they start at once; processes do not, and each costs a core some half a second.
 THREADS_PER_PROCESS = 4
 LARGE = 4_000  # images, from which on processes are worth their start on a few cores, too
 
@@ -37,7 +41,14 @@ _CLEAN_UP_SECONDS = 5.0  # a worker with a lost lease needs about two to remove 
 
 
 class LocalEngine(BeamEngine):
-    """Threads of this process, and further processes of it beyond a few cores."""
+    """Threads of this process, and further processes of it beyond a few cores or images.
+
+    Beam's own way of starting processes has each import Beam, which takes a core a second.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine)
+        self._pool: HelperProcesses | None = None
 
     def parallelism(self, shards: int, *, images: int, small: bool) -> Parallelism:
         """Divides the shards among processes, or their images where shards are few."""
@@ -45,7 +56,14 @@ class LocalEngine(BeamEngine):
         small = small and not self._engine.beam_options  # who gives some wants Beam
         if small:
             workers = min(workers, THREADS_PER_PROCESS)
-        return replace(local_parallelism(workers, shards, images=images), small=small)
+        return replace(local_parallelism(workers, shards, images=images), without_beam=small)
+
+    @override
+    def get_ready(self, parallelism: Parallelism) -> None:
+        if not parallelism.without_beam:
+            Thread(target=import_module, args=["apache_beam"], daemon=True).start()
+        if parallelism.processes > 1:
+            self._helpers(parallelism.processes).start("dataprep_pipelines.write")
 
     def run(
         self,
@@ -56,10 +74,10 @@ class LocalEngine(BeamEngine):
         watch: Callable[[], None],
         failures: FailureLog,
     ) -> None:
-        """Do what is small at once, in this process, and the rest on Beam's runner."""
+        """Hand the elements to this process, or to several; by Beam unless that is too slow."""
         if parallelism.processes > 1:
-            work = InProcesses(work, parallelism.processes)
-        if not parallelism.small:
+            work = InProcesses(work, self._helpers(parallelism.processes))
+        if not parallelism.without_beam:
             super().run(elements, work, parallelism, watch=watch, failures=failures)
             return
 
@@ -68,6 +86,22 @@ class LocalEngine(BeamEngine):
                 work.run(queue)
 
         watched(do, watch, failures)
+
+    def close(self) -> None:
+        """End the processes."""
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+            self._pool = None
+            divide(1)
+
+    def _helpers(self, count: int) -> HelperProcesses:
+        """So many processes, which stay: they have imported what they need."""
+        if self._pool is not None and self._pool.count != count:
+            self.close()
+        if self._pool is None:
+            self._pool = HelperProcesses(count, _CLEAN_UP_SECONDS)
+            divide(count)  # this one moves no bytes
+        return self._pool
 
     @contextmanager
     def graph(
@@ -88,29 +122,23 @@ class LocalEngine(BeamEngine):
 class InProcesses(Work):
     """Work that processes of this machine share, each taking from the queue what nobody else has.
 
-    Beam's own way of starting them has each import Beam, which takes a core a second.
-
     Args:
         work: what each of them does.
-        processes: how many.
+        pool: the processes.
     """
 
-    def __init__(self, work: Work, processes: int) -> None:
+    def __init__(self, work: Work, pool: HelperProcesses) -> None:
         self._work = work
-        self._processes = processes
+        self._pool = pool
 
     def process(self, elements: Iterable[Any]) -> None:
         """Have all of them work until there is nothing left."""
-        pool = HelperProcesses(self._processes, _CLEAN_UP_SECONDS)
-        divide(self._processes)  # this one moves no bytes
         try:
-            for end in [pool.submit(self._work.run, elements) for _ in range(self._processes)]:
+            ends = [self._pool.submit(self._work.run, elements) for _ in range(self._pool.count)]
+            for end in ends:
                 end.result()
         except BrokenExecutor as error:
             raise worker_died(str(error)) from error
-        finally:
-            pool.shutdown(cancel_futures=True)
-            divide(1)
 
 
 def processes_for(workers: int) -> int:

@@ -11,7 +11,7 @@ import logging
 import os
 import resource
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +52,8 @@ def started(engine: Engine, logs: Path, report: Callable[[str], None]) -> Iterat
     if engine.is_local:
         from dataprep_pipelines.runners.local import LocalEngine
 
-        yield LocalEngine(engine)
+        with closing(LocalEngine(engine)) as local:
+            yield local
     elif engine.is_dask:
         from dataprep_pipelines.runners.dask import dask_cluster
 
