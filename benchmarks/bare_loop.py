@@ -17,6 +17,7 @@ import hashlib
 import json
 import multiprocessing
 import os
+import random
 import sys
 import time
 from collections.abc import Callable
@@ -38,6 +39,8 @@ _QUALITY = 95
 def main(kind: str, raw: Path, out: Path, processes: int) -> None:
     """Share a tree's images out evenly, and begin everywhere at the same moment."""
     files = raw_sets.files(raw)
+    # A photograph that is repeated in its class would be decoded by a processor that knows it.
+    random.Random(0).shuffle(files)
     out.mkdir()
     # Forked, so that what is in memory is in all without being read again.
     context = multiprocessing.get_context("fork")
