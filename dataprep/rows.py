@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+import msgspec
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -14,9 +16,8 @@ Value = int | str
 Packing = tuple[int | str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """Where one example's bytes are and what they show.
+class Row(msgspec.Struct, frozen=True):
+    """Where one example's bytes are and what they show; of all types, the soonest made.
 
     Attributes:
         key: the example's name within its split, unique there, the same for every raw
@@ -52,14 +53,13 @@ class Row:
     labels: tuple[int, ...]
     boxes: tuple[Box, ...] = ()
     box_labels: tuple[int, ...] = ()
-    attributes: Mapping[str, Value] = field(default_factory=dict)
+    attributes: Mapping[str, Value] = msgspec.field(default_factory=dict)
     group: str = ""
     packing: Packing = ()
     container_mtime: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(msgspec.Struct, frozen=True):
     """An image that is there, of which a list tells the rest.
 
     Attributes:

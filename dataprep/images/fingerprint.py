@@ -56,16 +56,15 @@ def fingerprint(grey: Pixels) -> Fingerprint:
     found = (_cosines(height) @ levels @ _cosines(width).T).ravel()
     bits = found[_LOWEST]
     ordered = bits.copy()
-    ordered.partition(len(bits) // 2)
-    flat = levels.ravel()
+    ordered.partition(_MIDDLE)
     mean = float(found[0]) / (_UNIT * _UNIT) / grey.size  # the lowest frequency is the sum
-    variance = float(flat.dot(flat)) / grey.size - mean * mean
-    most = int(np.bincount(grey.ravel()).max())
+    counts = np.bincount(grey.ravel(), minlength=256)
+    variance = int(counts.dot(_SQUARES)) / grey.size - mean * mean
     return Fingerprint(
-        phash=np.packbits(bits > ordered[len(bits) // 2]).tobytes().hex(),
+        phash=np.packbits(bits > ordered[_MIDDLE]).tobytes().hex(),
         brightness=round(mean, 1),
         contrast=round(max(variance, 0.0) ** 0.5, 1),
-        flat=round(most / grey.size, 3),
+        flat=round(int(np.maximum.reduce(counts)) / grey.size, 3),
     )
 
 
@@ -96,3 +95,5 @@ def _lowest_first() -> NDArray[np.intp]:
 
 
 _LOWEST: Final = _lowest_first()
+_MIDDLE: Final = len(_LOWEST) // 2
+_SQUARES: Final = np.arange(256) ** 2

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Literal, TypeAlias
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from PIL import features
@@ -20,6 +21,8 @@ from dataprep.images.recipe import CHROMA, REPAIR_CHROMA, REPAIR_QUALITY, Recipe
 from dataprep.images.statistics import Measured, histogram_of
 
 Format: TypeAlias = Literal["JPEG", "PNG", "RAW"]
+
+_CHANNELS = {"keep": (1, 3), "rgb": (3,), "gray": (1,)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +40,7 @@ class Note:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(msgspec.Struct, frozen=True):
     """An image as it will be stored.
 
     Attributes:
@@ -61,7 +63,7 @@ class Prepared:
     width: int
     channels: int
     notes: tuple[Note, ...] = ()
-    measured: Measured | None = field(default=None, compare=False)
+    measured: Measured | None = None
     part: Box = WHOLE
     fingerprint: Fingerprint | None = None
     turn: int = 1
@@ -164,7 +166,7 @@ def _misplaced(kind: str, recipe: Recipe) -> str:
 
 def _passes(kind: Format, channels: int, recipe: Recipe, turn: int) -> bool:
     """Whether a good image is already what the recipe wants."""
-    wanted = {"keep": (1, 3), "rgb": (3,), "gray": (1,)}[recipe.color]
+    wanted = _CHANNELS[recipe.color]
     return (
         kind in recipe.passes
         and channels in wanted
@@ -207,7 +209,7 @@ def _store(
     made = _prepared(
         stored, target, size, seen, recipe, grey=grey, repaired=repaired, warning=warning
     )
-    return replace(made, part=part, turn=turn)
+    return msgspec.structs.replace(made, part=part, turn=turn)
 
 
 def _prepared(

@@ -6,8 +6,10 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+
+import msgspec
 
 from dataprep.errors import UsageError
 from dataprep.images import Measured, codec_versions
@@ -62,8 +64,7 @@ class SplitJob:
         return [ShardName(self.name, number, self.shards) for number in range(self.shards)]
 
 
-@dataclass(frozen=True, slots=True)
-class Made:
+class Made(msgspec.Struct, frozen=True):
     """An example that is to be written, and what is known of it besides.
 
     Attributes:
@@ -81,21 +82,20 @@ class Made:
     channels: int
     status: Literal["stored", "repaired", "warned"] = "stored"
     reason: str | None = None
-    attributes: Mapping[str, Value] = field(default_factory=dict)
+    attributes: Mapping[str, Value] = msgspec.field(default_factory=dict)
     boxes: Sequence[Box] = ()
     measured: Measured | None = None
     fingerprint: Fingerprint | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Rejected:
+class Rejected(msgspec.Struct, frozen=True):
     """An image that is not in the data set, and why."""
 
     key: str
     container: str
     labels: tuple[int, ...]
     reason: str
-    attributes: Mapping[str, Value] = field(default_factory=dict)
+    attributes: Mapping[str, Value] = msgspec.field(default_factory=dict)
 
 
 class Source(Protocol):

@@ -42,8 +42,9 @@ class HashedFile:
         """Append the pieces, which are not copied: they must not change."""
         for piece in pieces:
             self._sha256.update(piece)
-            self._pending_size += len(piece)
-            self.size += len(piece)
+        size = sum(map(len, pieces))
+        self._pending_size += size
+        self.size += size
         self._pending += pieces
         if self._pending_size >= _BUFFER:
             self._flush()

@@ -53,16 +53,17 @@ def encode(example: Example, info: DatasetInfo) -> tuple[bytes, bytes, bytes]:
     box_labels = example.box_labels if info.multilabel else stored * len(example.boxes)
     behind = b"".join(
         (
-            _texts("image/filename", example.filename),
-            _texts("image/format", example.format),
+            _text("image/filename", example.filename),
+            _text("image/format", example.format),
             _ints("image/height", example.height),
-            _texts("image/key", example.key),
+            _text("image/key", example.key),
             _box_features(example.boxes, box_labels, shown),
             _ints("image/width", example.width),
         )
     )
     size = len(example.encoded)
-    opening = b"".join((*before, _class_features(*kind), _image_opening(size)))
+    image = _bytes_opening("image/encoded", size)
+    opening = b"".join((*before, _class_features(*kind), image))
     features = _field(1, opening, size + len(behind))
     if len(features) + size + len(behind) > _LARGEST:
         raise SinkError(f"{size} bytes; a protocol buffer holds 2 GB")
@@ -193,16 +194,24 @@ def _feature(name: str, kind: str, values: Iterable[object]) -> bytes:
     return features.SerializeToString()
 
 
-# Protocol buffers' wire format by hand, for what stands before the image. The numbers of the fields
-# are those of schemas/dataprep_schemas/example.proto; an entry of a map has its key in field 1 and
-# its value in field 2.
+# Protocol buffers' wire format by hand, for what stands before the image, and for what differs from
+# image to image. The numbers of the fields are those of schemas/dataprep_schemas/example.proto; an
+# entry of a map has its key in field 1 and its value in field 2.
 
 
-def _image_opening(size: int) -> bytes:
-    """The entry of the image up to its ``size`` bytes."""
+def _text(name: str, text: str) -> bytes:
+    data = to_bytes(text)
+    return _text_opening(name, len(data)) + data
+
+
+def _bytes_opening(name: str, size: int) -> bytes:
+    """The entry of a feature of bytes up to its ``size`` bytes."""
     values = _field(1, b"", size)  # of a BytesList
     feature = _field(2, _field(1, values, size), size)  # a Feature that is a BytesList
-    return _field(1, _field(1, b"image/encoded") + feature, size)
+    return _field(1, _field(1, name.encode()) + feature, size)
+
+
+_text_opening = lru_cache(_REMEMBERED)(_bytes_opening)
 
 
 def _field(number: int, data: bytes, more: int = 0) -> bytes:

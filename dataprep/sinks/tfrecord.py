@@ -42,10 +42,11 @@ def masked_crc(*pieces: bytes) -> int:
     return ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF
 
 
-def frame(*pieces: bytes) -> tuple[bytes, ...]:
-    """The pieces of one record: header, its data as they came (not copied), footer."""
-    length = struct.pack("<Q", sum(map(len, pieces)))
-    return length + _FOOTER.pack(masked_crc(length)), *pieces, _FOOTER.pack(masked_crc(*pieces))
+def frame(before: bytes, image: bytes, behind: bytes) -> tuple[bytes, bytes, bytes]:
+    """One record of data in three pieces, and the second not copied: it may be large."""
+    length = struct.pack("<Q", len(before) + len(image) + len(behind))
+    header = length + _FOOTER.pack(masked_crc(length))
+    return header + before, image, behind + _FOOTER.pack(masked_crc(before, image, behind))
 
 
 def read_length(header: bytes) -> int:
