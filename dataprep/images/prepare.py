@@ -14,7 +14,7 @@ from PIL import features
 
 from dataprep.images import exif, jpeg, pillow, pixels, png
 from dataprep.images.decode import orientation_of
-from dataprep.images.fingerprint import Fingerprint, fingerprint, small_grey
+from dataprep.images.fingerprint import small_grey
 from dataprep.images.pixels import WHOLE, Box, Level, Pixels
 from dataprep.images.png import Header
 from dataprep.images.recipe import CHROMA, REPAIR_CHROMA, REPAIR_QUALITY, Recipe
@@ -52,7 +52,7 @@ class Prepared(msgspec.Struct, frozen=True):
         channels: of the stored image, 1 or 3.
         notes: what happened to it, if anything did that was not asked for.
         measured: for the data set's statistics; None unless the recipe asks for them.
-        fingerprint: of what was decoded; None if nothing was.
+        grey: a small grey version of what was decoded; None if nothing was.
         part: the part of the picture that is left, (xmin, ymin, xmax, ymax) as fractions.
         turn: the orientation, 1 to 8, by which it was turned upright before that.
     """
@@ -65,7 +65,7 @@ class Prepared(msgspec.Struct, frozen=True):
     notes: tuple[Note, ...] = ()
     measured: Measured | None = None
     part: Box = WHOLE
-    fingerprint: Fingerprint | None = None
+    grey: Pixels | None = None
     turn: int = 1
 
     def moved(
@@ -232,8 +232,7 @@ def _prepared(
         if seen is not None and recipe.decodes:
             channels = 1 if recipe.color == "gray" else 3  # what readers decode to
             measured.histogram = histogram_of(pixels.packed(seen), channels)
-    looks = None if grey is None else fingerprint(grey)
-    return Prepared(stored, form, *size, tuple(notes), measured, fingerprint=looks)
+    return Prepared(stored, form, *size, tuple(notes), measured, grey=grey)
 
 
 def _shaped(found: NDArray[Level], recipe: Recipe, turn: int) -> tuple[NDArray[Level], Box]:

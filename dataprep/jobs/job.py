@@ -14,6 +14,7 @@ import msgspec
 from dataprep.errors import UsageError
 from dataprep.images import Measured, codec_versions
 from dataprep.images.fingerprint import Fingerprint
+from dataprep.images.pixels import Pixels
 from dataprep.jobs.lock import Lease
 from dataprep.jobs.request import EVERY_SPLIT, OutputRequest
 from dataprep.jobs.workspace import Workspace
@@ -75,7 +76,7 @@ class Made(msgspec.Struct, frozen=True):
         attributes: what else is known of it, whether or not the format has a place for it.
         boxes: the bounding boxes in it, likewise.
         measured: for the data set's statistics.
-        fingerprint: of what was decoded.
+        looks: a small grey version of what was decoded, or the fingerprint of it.
     """
 
     example: Example
@@ -85,7 +86,7 @@ class Made(msgspec.Struct, frozen=True):
     attributes: Mapping[str, Value] = msgspec.field(default_factory=dict)
     boxes: Sequence[Box] = ()
     measured: Measured | None = None
-    fingerprint: Fingerprint | None = None
+    looks: Pixels | Fingerprint | None = None
 
 
 class Rejected(msgspec.Struct, frozen=True):

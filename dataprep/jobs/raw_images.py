@@ -144,5 +144,5 @@ def _made(row: Row, image: Prepared, info: DatasetInfo) -> Made:
         attributes=row.attributes,
         boxes=boxes,
         measured=image.measured,
-        fingerprint=image.fingerprint,
+        looks=image.grey,
     )

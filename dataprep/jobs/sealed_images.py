@@ -244,7 +244,7 @@ def _made(row: _Row, example: Example, image: Prepared | None) -> Made:
             row.own,
             image.moved(boxes, ())[0],
             image.measured,
-            image.fingerprint,
+            image.grey,
         )
     channels = example.channels if example.format == "RAW" else channels
     looks = None if seen[0] is None else Fingerprint(*seen)

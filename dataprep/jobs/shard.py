@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from itertools import accumulate, chain, repeat
-from operator import attrgetter
 from pathlib import Path, PurePath
 from typing import Any, Final, Self
 
@@ -21,6 +20,8 @@ import xxhash
 
 from dataprep.images import Statistics
 from dataprep.images.decode import metadata_of
+from dataprep.images.fingerprint import Fingerprint, fingerprint
+from dataprep.images.pixels import Pixels
 from dataprep.jobs.build_directory import building
 from dataprep.jobs.commit import ShardProgress, publish_once, temporary_files
 from dataprep.jobs.job import Job, Made, Rejected
@@ -35,14 +36,15 @@ from dataprep_schemas.state import CommitRecord, RowsFile
 from dataprep_schemas.tables import schema_of
 
 _GROUP: Final = 1 << 14  # rows kept in memory; a shard may have millions
+# Of a few KB each. A fingerprint between two images takes three times as long as one after another.
+_PICTURES: Final = 64
 
 # The order in which `ShardRows` keeps what differs from row to row.
 _COLUMNS: Final = (
     *("key", "status", "reason", "position", "labels", "boxes", "format", "height", "width"),
-    *("channels", "bytes", "xxh3", "phash", "brightness", "contrast", "flat", "container"),
+    *("channels", "bytes", "xxh3", "container"),
 )
-_LOOKS = attrgetter("phash", "brightness", "contrast", "flat")
-_UNSEEN = (None,) * 4
+_LOOKS: Final = ("phash", "brightness", "contrast", "flat")
 
 
 class ShardStoppedError(Exception):
@@ -159,6 +161,8 @@ class ShardRows:
         self._schema = schema_of("records", attributes)
         self._identifiers = pa.array([name for name, _ in info.classes], pa.string())
         self._rows: list[tuple[Any, ...]] = []
+        self._pictures: list[Pixels | Fingerprint | None] = []
+        self._looks: list[tuple[Any, ...]] = []
         self._file = path.open("xb")
         self._writer = records_table.parquet_writer(self._file, self._schema)
 
@@ -173,7 +177,7 @@ class ShardRows:
                 )
             )
         else:
-            example, seen = item.example, item.fingerprint
+            example = item.example
             metadata = () if example.format == "RAW" else metadata_of(example.encoded)
             self._rows.append(
                 (
@@ -189,12 +193,14 @@ class ShardRows:
                     item.channels,
                     len(example.encoded),
                     xxhash.xxh3_128_hexdigest(example.encoded),
-                    *(_UNSEEN if seen is None else _LOOKS(seen)),
                     None,  # the same wherever the images lie, as the shard is
                     item.attributes,
                 )
             )
             self.records += 1
+        self._pictures.append(None if isinstance(item, Rejected) else item.looks)
+        if len(self._pictures) == _PICTURES:
+            self._see()
         if len(self._rows) == _GROUP:
             self._flush()
 
@@ -238,10 +244,16 @@ class ShardRows:
             self._writer.close()  # writes the file's end, where a full disk complains again
         self._file.close()
 
+    def _see(self) -> None:
+        self._looks += map(_look, self._pictures)
+        self._pictures.clear()
+
     def _flush(self) -> None:
+        self._see()
         size = len(self._rows)
         *values, attributes = zip(*self._rows, strict=True)
         columns: dict[str, Any] = dict(zip(_COLUMNS, values, strict=True))
+        columns |= zip(_LOOKS, zip(*self._looks, strict=True), strict=True)
         self.statuses.update(columns["status"])
         labels = columns["labels"]
         ends = pa.array(accumulate(map(len, labels), initial=0), pa.int32())
@@ -255,6 +267,14 @@ class ShardRows:
         arrays = [_array(columns[field.name], field.type, size) for field in self._schema]
         self._writer.write_table(pa.table(arrays, schema=self._schema))
         self._rows.clear()
+        self._looks.clear()
+
+
+def _look(picture: Pixels | Fingerprint | None) -> tuple[Any, ...]:
+    if picture is None:
+        return (None,) * len(_LOOKS)
+    seen = picture if isinstance(picture, Fingerprint) else fingerprint(picture)
+    return seen.phash, seen.brightness, seen.contrast, seen.flat
 
 
 def _array(values: Sequence[Any] | Iterable[Any] | pa.Array, kind: pa.DataType, size: int) -> Any:

@@ -65,8 +65,8 @@ def encoded(example: Example, info: DatasetInfo) -> bytes:
 
 
 def test_frame_is_what_tensorflow_writes() -> None:
-    assert b"".join(frame(b"hello")) == HELLO
-    assert b"".join(frame(b"")) == EMPTY
+    assert b"".join(frame(b"", b"hello", b"")) == HELLO
+    assert b"".join(frame(b"", b"", b"")) == EMPTY
     assert b"".join(frame(b"he", b"", b"llo")) == HELLO
 
 
