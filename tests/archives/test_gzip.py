@@ -8,10 +8,10 @@ import random
 import struct
 import zlib
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -109,7 +109,9 @@ class Archive:
         self.restarts.parent.mkdir()
         self.restarts.write_bytes(listing.restarts)
         found = (image.row(image.path, (0,)) for image in listing.images)
-        self.rows = [replace(row, container_mtime=0) for row in found]  # so that content counts
+        self.rows = [
+            msgspec.structs.replace(row, container_mtime=0) for row in found
+        ]  # so that content counts
 
     def read(self, row: Row) -> bytes:
         return read_image(self.path, row, self.path / "index")

@@ -7,10 +7,10 @@ import os
 import stat
 import time
 import zipfile
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -140,7 +140,9 @@ def test_a_truncated_archive_is_refused(data):
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
 def test_damage_after_the_scan_is_noticed(tmp_path, method):
     body = os.urandom(50) * 20
-    row = replace(rows(scan(tmp_path, of({"a.png": body}, method)))[0], container_mtime=0)
+    row = msgspec.structs.replace(
+        rows(scan(tmp_path, of({"a.png": body}, method)))[0], container_mtime=0
+    )
     content = (tmp_path / "a.zip").read_bytes()
     assert read_image(tmp_path, row) == body
     for place in (row.offset, row.offset + 30):

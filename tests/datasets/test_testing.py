@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from dataprep.datasets import (
@@ -126,7 +127,7 @@ class PathsAsKeys(Toy):
     def scan(self, raw: Path, unit: ScanUnit) -> Scanned:
         scanned = super().scan(raw, unit)
         (rows,) = scanned.rows.values()
-        rows = [replace(row, key=str(raw / row.container)) for row in rows]
+        rows = [msgspec.structs.replace(row, key=str(raw / row.container)) for row in rows]
         return replace(scanned, rows={unit.container: rows})
 
 
@@ -140,7 +141,7 @@ calls = itertools.count()
 
 def row(**fields: Any) -> dict[str, Any]:
     """Every row has these fields."""
-    return {"row": staticmethod(lambda row: replace(row, **fields))}
+    return {"row": staticmethod(lambda row: msgspec.structs.replace(row, **fields))}
 
 
 def option(*values: Any, **fields: Any) -> dict[str, Any]:
@@ -202,7 +203,7 @@ BROKEN: dict[str, list[dict[str, Any] | type[Toy]]] = {
         row(boxes=((0.0, 0.25, 0.5, 1.0),) * 2),
         {"has_boxes": False},
         row(group="everybody"),
-        {"row": staticmethod(lambda row: replace(row, modified=next(calls)))},
+        {"row": staticmethod(lambda row: msgspec.structs.replace(row, modified=next(calls)))},
     ],
     "test_it_is_the_same_in_another_place_and_process": [ClassesOfSet, PathsAsKeys],
     "test_images_can_be_read": [row(size=0), row(container="/etc/hostname")],

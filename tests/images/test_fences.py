@@ -88,10 +88,19 @@ def test_pillows_own_limit_neither_warns_nor_refuses(monkeypatch: pytest.MonkeyP
 def test_threads_get_the_same_bytes_and_no_warnings() -> None:
     others = [encoded(PHOTO, kind) for kind in ("PNG", "BMP", "WEBP", "TIFF")]
     tasks = list(product([*JPEGS.values(), *others], RECIPES)) * 3
-    alone = [prepare(*task) for task in tasks]
+
+    def made(task: tuple[bytes, Recipe]) -> tuple[object, ...]:
+        found = prepare(*task)
+        return (
+            found.data,
+            found.notes,
+            found.part,
+            None if found.grey is None else found.grey.tobytes(),
+        )
+
+    alone = list(map(made, tasks))
     with ThreadPoolExecutor(8) as pool:
-        together = list(pool.map(lambda task: prepare(*task), tasks))
-    assert together == alone
+        assert list(pool.map(made, tasks)) == alone
 
 
 def test_codec_versions_are_known() -> None:

@@ -72,7 +72,7 @@ def test_frame_is_what_tensorflow_writes() -> None:
 
 @given(st.binary(max_size=40))
 def test_records_come_back(record: bytes) -> None:
-    assert unframe(b"".join(frame(record))) == record
+    assert unframe(b"".join(frame(b"", record, b""))) == record
 
 
 def test_example_golden_bytes() -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
+import msgspec
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -90,7 +90,7 @@ def test_a_name_that_is_not_utf_8_is_refused_in_a_line() -> None:
 @pytest.mark.parametrize("field", ["labels", "box_labels"])
 @pytest.mark.parametrize("label", [2, -1])
 def test_a_label_that_no_class_has_is_refused_in_a_line(field: str, label: int) -> None:
-    scanned = Scanned({"train": [replace(row("x.jpg"), **{field: (label,)})]})  # type: ignore[arg-type]
+    scanned = Scanned({"train": [msgspec.structs.replace(row("x.jpg"), **{field: (label,)})]})  # type: ignore[arg-type]
     said = rf"^x\.jpg has the label {label}, and the 2 classes count from 0; make labels"
     with pytest.raises(SourceError, match=said):
         [*index_tables(scanned, ["a", "b"], ())]
