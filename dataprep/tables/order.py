@@ -27,6 +27,7 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -39,6 +40,7 @@ from pyarrow import parquet
 from dataprep.errors import PipelineError, SinkError
 from dataprep.rows import Row
 from dataprep.system.durable_files import write_durably
+from dataprep.system.job_limits import usable_cores
 from dataprep.system.regular_files import read_regular
 from dataprep.system.state_files import is_intact, read_state, write_state
 from dataprep.tables.arrow import blocks, order_rows
@@ -203,14 +205,11 @@ def write_order(
 def order_is_current(directory: Path, split: str, token: str) -> bool:
     """Whether the order on disk is whole and was made with this token."""
     state = read_state(_state_path(directory, split), StoredOrder)
-    return (
-        state is not None
-        and state.token == token
-        and all(
-            is_intact(_block_path(directory, split, number), sha256)
-            for number, sha256 in enumerate(state.blocks)
-        )
-    )
+    if state is None or state.token != token:
+        return False
+    paths = [_block_path(directory, split, number) for number in range(len(state.blocks))]
+    with ThreadPoolExecutor(usable_cores()) as pool:
+        return all(pool.map(is_intact, paths, state.blocks))
 
 
 def read_shard(directory: Path, split: str, number: int) -> Iterator[Row]:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from dataprep.datasets import Dataset, ScanUnit
@@ -23,6 +25,7 @@ from dataprep.jobs.job import Job
 from dataprep.jobs.lock import Lease, check_held
 from dataprep.jobs.workspace import Workspace
 from dataprep.sinks import ShardName
+from dataprep.system.job_limits import usable_cores
 from dataprep.system.messages import counted
 from dataprep_pipelines.failures import FailureLog
 from dataprep_pipelines.progress import Paced, RoundWatch
@@ -96,7 +99,8 @@ class RunningWorkers:
         self, dataset: Dataset, raw: Path, units: Sequence[ScanUnit], index: Path, *, trust: bool
     ) -> IndexParts:
         """The index of these units; see `dataprep.jobs.engine.Workers.scan`."""
-        kept = {unit: read_part(index, unit) for unit in units}
+        with ThreadPoolExecutor(usable_cores()) as pool:  # parts of long lists are large
+            kept = dict(zip(units, pool.map(partial(read_part, index), units), strict=True))
         stale = [
             unit
             for unit, part in kept.items()
