@@ -27,7 +27,7 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -188,18 +188,27 @@ def write_order(
     _state_path(directory, split).unlink(missing_ok=True)
     hashes: list[str] = []
     sizes = np.zeros(shards, np.int64)
-    for number, block in enumerate(blocks(ordered, _BLOCK)):
-        sizes += np.bincount(block["shard"].to_numpy(), minlength=shards)
-        buffer = io.BytesIO()
-        parquet.write_table(block, buffer, compression="zstd")
-        data = buffer.getvalue()
-        path = _block_path(directory, split, number)
-        write_durably(path, data, flush=False)  # its hash tells whether it is whole
-        hashes.append(hashlib.sha256(data).hexdigest())
+    with ThreadPoolExecutor(1) as pool:  # writes a block while the database gives the next
+        written: Future[str] | None = None
+        for number, block in enumerate(blocks(ordered, _BLOCK)):
+            sizes += np.bincount(block["shard"].to_numpy(), minlength=shards)
+            if written is not None:
+                hashes.append(written.result())
+            written = pool.submit(_write_block, _block_path(directory, split, number), block)
+        hashes += [] if written is None else [written.result()]
     ends = tuple(map(int, sizes.cumsum()))
     if ends[-1] != images:
         raise PipelineError(f"{split}: {ends[-1]:,} images are in order, expected {images:,}")
     write_state(_state_path(directory, split), StoredOrder(token, ends, tuple(hashes)))
+
+
+def _write_block(path: Path, block: pa.Table) -> str:
+    """Write rows, and return their hash, which tells whether all of it is there."""
+    buffer = io.BytesIO()
+    parquet.write_table(block, buffer, compression="lz4", use_dictionary=False)
+    data = buffer.getvalue()
+    write_durably(path, data, flush=False)
+    return hashlib.sha256(data).hexdigest()
 
 
 def order_is_current(directory: Path, split: str, token: str) -> bool:
