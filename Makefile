@@ -5,13 +5,15 @@ BIN := $(VENV)/bin
 DEMO ?= demo
 
 MXNET := $(VENV)-mxnet
+PEERS := $(VENV)-peers
+TOOLS := datasets litdata mds mxnet tfds webdataset
 LOWEST := $(VENV)-lowest
 PANDAS := $(VENV)-pandas2 $(VENV)-pandas3
 # What is left is taken over: the last tests are the longest.
 PARALLEL := --numprocesses auto --maxprocesses 4 --dist worksteal
 EVERYDAY := -m "not thorough and not container" $(PARALLEL)
 
-.PHONY: demo test test-all test-lowest test-container readers test-example check fuzz simulate docs setup bench clean
+.PHONY: demo test test-all test-lowest test-container readers test-example check fuzz simulate docs setup bench peers clean
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -100,5 +102,22 @@ docs: setup
 bench: setup
 	$(BIN)/python -m benchmarks $(QUESTION) $(if $(IMAGES),--images $(IMAGES))
 
+# Beside the tools that people would take instead, each in an environment of its own, 14 GB together,
+# since some of them import whatever else they find. MXNet 1.9.1 needs CPython 3.8 to 3.11.
+peers: setup $(TOOLS:%=$(PEERS)/%/.ready)
+	$(BIN)/python -m benchmarks peers --peers $(PEERS) $(if $(IMAGES),--images $(IMAGES))
+
+$(PEERS)/datasets/.ready: NEEDS := datasets pillow
+$(PEERS)/litdata/.ready: NEEDS := litdata pillow
+$(PEERS)/mds/.ready: NEEDS := mosaicml-streaming pillow
+$(PEERS)/mxnet/.ready: NEEDS := mxnet==1.9.1 numpy==1.23.5 opencv-python-headless==4.8.1.78
+$(PEERS)/tfds/.ready: NEEDS := tensorflow-datasets tensorflow-cpu importlib_resources pillow
+$(PEERS)/webdataset/.ready: NEEDS := webdataset pillow
+
+$(PEERS)/%/.ready:
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet $(NEEDS)
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(MXNET) $(LOWEST) $(PANDAS) $(VENV)-mds $(VENV)-newest $(DEMO) site
+	rm -rf $(VENV) $(MXNET) $(PEERS) $(LOWEST) $(PANDAS) $(VENV)-mds $(VENV)-newest $(DEMO) site

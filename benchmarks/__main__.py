@@ -7,7 +7,6 @@ the same minutes; absolute figures are of this machine only.
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
 import signal
 import sys
@@ -29,10 +28,10 @@ from benchmarks import (
     staging,
     startup,
 )
-from benchmarks.measure import CannotRunError, CommandFailedError, Setting, describe
-from benchmarks.tables import Row, table
+from benchmarks.measure import ROOT, CannotRunError, CommandFailedError, Setting, describe
+from benchmarks.tables import Row, Sheet, table
 
-QUESTIONS: dict[str, Callable[[Setting], list[Row]]] = {
+QUESTIONS: dict[str, Callable[[Setting], Sequence[Row | Sheet]]] = {
     "startup": startup.measure,
     "prepare": prepare.measure,
     "peers": peers.measure,
@@ -64,8 +63,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             images=options.images,
             repeat=options.repeat or (1 if options.quick else 3),
             quick=options.quick,
-            mxnet_python=options.mxnet_python,
-            mds_python=options.mds_python,
+            # Programs start elsewhere. Not resolved: a link tells Python its environment.
+            peers=options.peers.absolute(),
         )
         described = describe(setting)
         for name in options.questions or QUESTIONS:
@@ -97,14 +96,12 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--repeat", type=int, help="pairs or rounds of measurements [default: 3]")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: does everything run?")
-    for option, library in (("mxnet", "mxnet 1.9.1"), ("mds", "mosaicml-streaming")):
-        variable = f"DATAPREP_{option.upper()}_PYTHON"
-        parser.add_argument(
-            f"--{option}-python",
-            type=Path,
-            default=Path(os.environ[variable]) if os.environ.get(variable) else None,
-            help=f"for peers, reading: an interpreter with {library} [default: {variable}]",
-        )
+    parser.add_argument(
+        "--peers",
+        type=Path,
+        default=ROOT / ".venv-peers",
+        help="for peers, reading: the environments that `make peers` makes [default: .venv-peers]",
+    )
     parser.add_argument(
         "--work", type=Path, help="where inputs and outputs go, 25 GB [default: temporary]"
     )
@@ -117,14 +114,10 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         parser.error(f"--images {options.images} is not a directory")
     if options.repeat is not None and options.repeat < 1:
         parser.error("--repeat must be at least 1")
-    for name in ("mxnet_python", "mds_python"):
-        if getattr(options, name) is not None:
-            # Programs start elsewhere. Not resolved: a link tells Python its environment.
-            setattr(options, name, getattr(options, name).absolute())
     return options
 
 
-def _asks(answer: Callable[[Setting], list[Row]]) -> str:
+def _asks(answer: Callable[[Setting], Sequence[Row | Sheet]]) -> str:
     """The question: the first line of its module."""
     return (sys.modules[answer.__module__].__doc__ or "").partition("\n")[0]
 

@@ -28,7 +28,7 @@ _LIBRARIES = (
     *("dataprep-shards", "apache-beam", "numpy", "pillow", "cykooz-resizer", "simplejpeg"),
     *("google-crc32c", "lmdb", "h5py", "webdataset", "torch", "array-record", "grain", "datasets"),
     *("litdata", "tensorflow-cpu", "tensorflow", "distributed", "mxnet", "opencv-python-headless"),
-    *("mosaicml-streaming", "xxhash"),
+    *("mosaicml-streaming", "tensorflow-datasets", "xxhash"),
 )
 _VERSIONS = """
 import platform, sys
@@ -68,16 +68,14 @@ class Setting:
         images: a directory of class directories with JPEG files; None for drawn images.
         repeat: how many rounds.
         quick: tiny sizes, to see that everything runs; the figures then mean nothing.
-        mxnet_python: an interpreter with mxnet 1.9.1.
-        mds_python: an interpreter with mosaicml-streaming.
+        peers: a directory with an environment for each tool to compare with.
     """
 
     work: Path
     images: Path | None
     repeat: int
     quick: bool
-    mxnet_python: Path | None
-    mds_python: Path | None
+    peers: Path
 
     @property
     def cores(self) -> int:
@@ -87,6 +85,13 @@ class Setting:
     def size(self, full: Value, quick: Value) -> Value:
         """The one of two sizes that this run wants."""
         return quick if self.quick else full
+
+    def peer(self, name: str) -> Path:
+        """The interpreter of another tool's environment."""
+        python = self.peers / name / "bin" / "python"
+        if not python.exists():
+            raise CannotRunError(f"{name} is not in --peers, which `make peers` fills")
+        return python
 
     def say(self, text: str) -> None:
         """Progress, apart from the table."""
@@ -103,12 +108,14 @@ class Usage:
         peak_bytes: peak resident memory of the largest of its processes: what decides whether a
             job fits a node.
         lines: what it printed, each line with the second in which it came.
+        written: bytes of what it left, where that is of interest.
     """
 
     seconds: float
     cpu_seconds: float
     peak_bytes: int
     lines: Sequence[tuple[float, str]] = ()
+    written: int = 0
 
 
 def run(
@@ -287,8 +294,7 @@ def describe(setting: Setting) -> dict[str, str]:
         "images": "real, repeated" if setting.images else "drawn, repeated",
         "rounds": f"{setting.repeat}{', --quick: figures mean nothing' if setting.quick else ''}",
     }
-    interpreters = {"ours": Path(sys.executable), "im2rec": setting.mxnet_python}
-    for name, python in {**interpreters, "MosaicML": setting.mds_python}.items():
-        if python is not None:
-            described[name] = run([python, "-c", _VERSIONS, *_LIBRARIES]).lines[-1][1]
+    peers = {path.name: setting.peer(path.name) for path in sorted(setting.peers.glob("*"))}
+    for name, python in {"ours": Path(sys.executable), **peers}.items():
+        described[name] = run([python, "-c", _VERSIONS, *_LIBRARIES]).lines[-1][1]
     return described

@@ -1,139 +1,180 @@
-"""Three other writers in the loops that their users write, in one process and a program of its own.
+"""The loops that users of other tools write, each a program of its own.
 
-``python -m benchmarks.peer_loops WRITER RAW OUT SIZE``, where WRITER is
+``python -m benchmarks.peer_loops TOOL RAW OUT SIZE PROCESSES``. The image is stored as its file is,
+or, with a SIZE, as Pillow resizes the shorter side to it and encodes it with quality 95. TOOL is
 
-* ``webdataset``: `ShardWriter` as its documentation uses it: ``.jpg``, ``.cls`` and ``.json``, 1000
-  samples a shard;
-* ``mds``: MosaicML's `MDSWriter` as its script for ImageNet uses it: opens every image with Pillow,
-  which reads the header, then reads the file; shards of 64 MiB, hashed with SHA-1 and xxHash. The
-  image's column is ``bytes``: what ``jpeg`` takes differs between versions;
-* ``tpu``: what ``imagenet_to_gcs.py`` of tensorflow/tpu does, written anew from a description:
-  decode with TensorFlow in a TF1 session to learn an image's size, build a ``tf.train.Example``,
-  append it to a ``TFRecordWriter``; two shards, one after the other. It never resizes.
+* ``webdataset``: `ShardWriter` as its documentation uses it, 1000 samples a shard. It is one
+  process, so it is started by hand for a part of the files on each core;
+* ``mds``: MosaicML's `MDSWriter` as its script for ImageNet uses it: Pillow reads the header of
+  every image; shards of 64 MiB with SHA-1 and xxHash; a directory for each process, `merge_index`.
+  The column is ``bytes``: what ``jpeg`` takes differs between versions;
+* ``litdata``: LitData's `optimize`, chunks of 64 MiB;
+* ``parquet``, ``disk``: `Dataset.from_generator` of Hugging Face, which fills its cache, then
+  `to_parquet` or `save_to_disk`;
+* ``tfds``: `store_as_tfds_dataset`, which is one process. TFDS's `ImageFolder` writes nothing: it
+  reads the files where they are.
 
-With a SIZE, Pillow brings the shorter side to it as torchvision's ``Resize`` does, and encodes with
-quality 95. Starting Python, importing libraries and listing the tree are outside of the time, in
-the writers' favour; a ``sync`` is within. Needs nothing of dataprep.
+Needs nothing of dataprep.
 """
 
 from __future__ import annotations
 
-import json
-import os
+import multiprocessing
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any
-
-from PIL import Image
 
 _SAMPLES = 1000  # a tar
 _SHARD_BYTES = 1 << 26
 _COLUMNS = {"i": "int", "x": "bytes", "y": "int"}
 
-Write = Callable[[Sequence[Path], dict[str, int], Path, int], None]
+
+@dataclass(frozen=True)
+class Job:
+    """Files, the number of each class, where to write, the shorter side or 0, and processes."""
+
+    paths: Sequence[str]
+    labels: dict[str, int]
+    out: str
+    size: int
+    processes: int
+
+    def label(self, path: str) -> int:
+        """The number of its class."""
+        return self.labels[Path(path).parent.name]
+
+    def each(self, write: Callable[[Job], None], start: str) -> None:
+        """Write a part of the files in each process, and each in a directory of its own."""
+        parts = [
+            replace(self, paths=self.paths[number :: self.processes], out=f"{self.out}/{number}")
+            for number in range(self.processes)
+        ]
+        context = multiprocessing.get_context(start)
+        with ProcessPoolExecutor(self.processes, context) as pool:
+            list(pool.map(write, parts))
 
 
-def main(writer: str, raw: Path, out: Path, size: int) -> None:
-    """Convert a tree, and print the seconds it took; size 0 passes images through."""
-    paths = sorted(raw.glob("train/*/*.JPEG"))
+def main(tool: str, raw: Path, out: str, size: int, processes: int) -> None:
+    """Convert a tree; size 0 passes images through."""
+    paths = sorted(map(str, raw.glob("train/*/*.JPEG")))
     labels = {path.name: label for label, path in enumerate(sorted((raw / "train").iterdir()))}
-    write = {"webdataset": _webdataset, "mds": _mds, "tpu": _tpu}[writer]()
-    start, processor = time.perf_counter(), time.process_time()
-    write(paths, labels, out, size)
-    os.sync()
-    seconds, cpu_seconds = time.perf_counter() - start, time.process_time() - processor
-    print(json.dumps({"images": len(paths), "seconds": seconds, "cpu_seconds": cpu_seconds}))
+    _TOOLS[tool](Job(paths, labels, out, size, processes))
 
 
-def _webdataset() -> Write:
+def _webdataset(job: Job) -> None:
+    job.each(_write_tars, "spawn")  # new interpreters, as if started by hand
+
+
+def _write_tars(job: Job) -> None:
     import webdataset
 
-    def write(paths: Sequence[Path], labels: dict[str, int], out: Path, size: int) -> None:
-        out.mkdir()
-        pattern = str(out / "train-%06d.tar")
-        with webdataset.ShardWriter(pattern, maxcount=_SAMPLES, verbose=0) as sink:
-            for path in paths:
-                synset = path.parent.name
-                sample = {
-                    "__key__": path.stem,
-                    "jpg": _resized(path, size) if size else path.read_bytes(),
-                    "cls": labels[synset],
-                    "json": {"synset": synset, "filename": path.name},
-                }
-                sink.write(sample)
-
-    return write
+    Path(job.out).mkdir(parents=True, exist_ok=True)
+    pattern = f"{job.out}/train-%06d.tar"
+    with webdataset.ShardWriter(pattern, maxcount=_SAMPLES, verbose=0) as sink:
+        for path in job.paths:
+            file = Path(path)
+            sample = {
+                "__key__": file.stem,
+                "jpg": _encoded(path, job.size),
+                "cls": job.label(path),
+                "json": {"synset": file.parent.name, "filename": file.name},
+            }
+            sink.write(sample)
 
 
-def _mds() -> Write:
+def _mds(job: Job) -> None:
+    from streaming.base.util import merge_index
+
+    job.each(_write_mds, "fork")
+    merge_index(job.out, keep_local=True)
+
+
+def _write_mds(job: Job) -> None:
+    from PIL import Image
     from streaming.base import MDSWriter
 
     options = {"columns": _COLUMNS, "hashes": ["sha1", "xxh64"], "size_limit": _SHARD_BYTES}
-
-    def write(paths: Sequence[Path], labels: dict[str, int], out: Path, size: int) -> None:
-        with MDSWriter(out=str(out), **options) as sink:
-            for number, path in enumerate(paths):
-                data = _resized(path, size) if size else _recognized(path)
-                sink.write({"i": number, "x": data, "y": labels[path.parent.name]})
-
-    return write
+    with MDSWriter(out=job.out, **options) as sink:
+        for number, path in enumerate(job.paths):
+            with Image.open(path):  # as that script does
+                sink.write({"i": number, "x": _encoded(path, job.size), "y": job.label(path)})
 
 
-def _tpu() -> Write:
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    import tensorflow as tf
+def _litdata(job: Job) -> None:
+    import litdata
 
-    with tf.Graph().as_default():
-        encoded = tf.compat.v1.placeholder(tf.string)
-        decoded = tf.io.decode_jpeg(encoded, channels=3)
-        session = tf.compat.v1.Session()
-    first = BytesIO()
-    Image.new("RGB", (16, 16)).save(first, "JPEG")
-    session.run(decoded, feed_dict={encoded: first.getvalue()})  # which sets it up
-
-    def feature(value: Any) -> Any:
-        if isinstance(value, int):
-            return tf.train.Feature(int64_list=tf.train.Int64List(value=[value]))
-        return tf.train.Feature(bytes_list=tf.train.BytesList(value=[value]))
-
-    def example(path: Path, label: int) -> Any:
-        with tf.io.gfile.GFile(str(path), "rb") as file:
-            data = file.read()
-        height, width, channels = session.run(decoded, feed_dict={encoded: data}).shape
-        features = {
-            "image/height": height,
-            "image/width": width,
-            "image/colorspace": b"RGB",
-            "image/channels": channels,
-            "image/class/label": label + 1,
-            "image/class/synset": path.parent.name.encode(),
-            "image/format": b"JPEG",
-            "image/filename": path.name.encode(),
-            "image/encoded": data,
-        }
-        made = {name: feature(value) for name, value in features.items()}
-        return tf.train.Example(features=tf.train.Features(feature=made))
-
-    def write(paths: Sequence[Path], labels: dict[str, int], out: Path, _: int) -> None:
-        out.mkdir()
-        half = -(-len(paths) // 2)
-        for number in range(2):
-            with tf.io.TFRecordWriter(str(out / f"train-{number:05d}-of-00002")) as file:
-                for path in paths[number * half : (number + 1) * half]:
-                    file.write(example(path, labels[path.parent.name]).SerializeToString())
-
-    return write
+    litdata.optimize(
+        fn=partial(_sample, replace(job, paths=())),
+        inputs=list(job.paths),
+        output_dir=job.out,
+        num_workers=job.processes,
+        chunk_bytes=_SHARD_BYTES,
+    )
 
 
-def _recognized(path: Path) -> bytes:
-    with Image.open(path):
-        return path.read_bytes()
+def _sample(job: Job, path: str) -> dict[str, Any]:
+    return {"image": _encoded(path, job.size), "label": job.label(path)}
 
 
-def _resized(path: Path, size: int) -> bytes:
+def _parquet(job: Job) -> None:
+    _dataset(job).to_parquet(f"{job.out}/train.parquet")
+
+
+def _disk(job: Job) -> None:
+    _dataset(job).save_to_disk(f"{job.out}/train", num_proc=job.processes)
+
+
+def _dataset(job: Job) -> Any:
+    from datasets import ClassLabel, Dataset, Features, Image
+
+    def generate(paths: Sequence[str]) -> Iterator[dict[str, Any]]:
+        for path in paths:
+            yield {"image": {"bytes": _encoded(path, job.size)}, "label": job.label(path)}
+
+    return Dataset.from_generator(
+        generate,
+        features=Features({"image": Image(), "label": ClassLabel(names=list(job.labels))}),
+        gen_kwargs={"paths": list(job.paths)},
+        num_proc=job.processes,
+        cache_dir=f"{job.out}/cache",
+    )
+
+
+def _tfds(job: Job) -> None:
+    from tensorflow_datasets import dataset_builders, features
+
+    images = ((path, _sample(job, path)) for path in job.paths)
+    dataset_builders.store_as_tfds_dataset(
+        name="photographs",
+        version="1.0.0",
+        features=features.FeaturesDict(
+            {"image": features.Image(), "label": features.ClassLabel(names=list(job.labels))}
+        ),
+        split_datasets={"train": images},
+        data_dir=job.out,
+    )
+
+
+_TOOLS: dict[str, Callable[[Job], None]] = {
+    "webdataset": _webdataset,
+    "mds": _mds,
+    "litdata": _litdata,
+    "parquet": _parquet,
+    "disk": _disk,
+    "tfds": _tfds,
+}
+
+
+def _encoded(path: str, size: int) -> bytes:
+    if not size:
+        return Path(path).read_bytes()
+    from PIL import Image
+
     with Image.open(path) as image:
         factor = size / min(image.size)
         shape = round(image.width * factor), round(image.height * factor)
@@ -144,4 +185,4 @@ def _resized(path: Path, size: int) -> bytes:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4]))
+    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]), int(sys.argv[5]))

@@ -1,194 +1,147 @@
-"""Is preparing faster than with the tool that others use for the same kind of file?
+"""Is preparing faster than with the tools that people would take instead?
 
-``recordio`` against MXNet's ``im2rec.py``, ``webdataset`` against `webdataset.ShardWriter`, and
-``tfrecord`` against the TPU script's loop and, for want of a common format, MosaicML's `MDSWriter`.
-Where images pass through, these tools but the TPU script do not decode them, so ours is measured
-with ``--check header``, which does not either, and with its default check. ``--resize 256`` is at
-quality 95 on both sides.
-
-``im2rec.py`` uses every core as we do; the others are loops in one process by design, so images a
-CPU-second tell what the cores do not. Our time and im2rec's include start-up, that of the loops
-does not (`peer_loops`).
+Whole jobs, each a program with its start-up, on all cores where the tool can, with `sync` at the
+end (`peer_loops`; of im2rec, all but listing the files). Our ``--check header`` decodes as little
+as the others do. What they check was tried by hand: docs/performance.md says how.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib.util import find_spec
+from operator import truediv
 from pathlib import Path
+from statistics import median
 
-from benchmarks import formats, raw_sets
-from benchmarks.measure import (
-    CannotRunError,
-    CommandFailedError,
-    Setting,
-    Speed,
-    Usage,
-    fresh,
-    rounds,
-    run,
-    two_sizes,
-)
-from benchmarks.tables import Row, Target, beside
+from benchmarks import raw_sets
+from benchmarks.measure import CannotRunError, Setting, Speed, Usage, fresh, rounds, run, two_sizes
+from benchmarks.tables import Row, Sheet, Target, beside, compared, number, spread
 
-MDS_HOW_TO = "python -m venv MDS; MDS/bin/pip install mosaicml-streaming; then --mds-python"
-_MXNET_HOW_TO = (
-    "python -m venv MX; MX/bin/pip install mxnet==1.9.1 numpy==1.23.5 opencv-python-headless"
-    "==4.8.1.78 (CPython 3.8 to 3.11); then --mxnet-python MX/bin/python"
-)
-_FIND_IM2REC = (
-    "import cv2, importlib.util as u; print(u.find_spec('mxnet').submodule_search_locations[0])"
-)
-_CHECKS = {
-    "passed through, --check header": ("--check", "header"),
-    "passed through, default check": (),
+_QUIET = {"DISABLE_VERSION_CHECK": "1", "HF_HUB_OFFLINE": "1"}  # nothing asks the network
+_HEADER, _CHECKED = "dataprep webdataset, --check header", "dataprep webdataset"
+_RECORDIO, _IM2REC = "dataprep recordio", "im2rec.py"
+_SHARD_WRITER = "webdataset ShardWriter, one a core"
+_FIGURES = ("images/s", "a CPU-second", "largest process", "output")
+_CHECKS = ("bitstreams", "hashes", "resumes")
+_PILLOW = "if resized"  # which refuses what is broken
+_THEIRS = {  # environment, loop, and what it checks
+    _SHARD_WRITER: ("webdataset", "webdataset", _PILLOW, "no", "no"),
+    "MosaicML MDSWriter, one a core": ("mds", "mds", _PILLOW, "yes", "no"),
+    "LitData optimize": ("litdata", "litdata", _PILLOW, "no", "if asked"),
+    "Hugging Face to_parquet": ("datasets", "parquet", _PILLOW, "no", "its cache"),
+    "Hugging Face save_to_disk": ("datasets", "disk", _PILLOW, "no", "its cache"),
+    "TFDS, one process": ("tfds", "tfds", _PILLOW, "no", "no"),
+    _IM2REC: ("mxnet", "", "no", "no", "no"),
 }
-_RESIZE = {"--resize 256": ("--resize", "256")}
-_IM2REC_TARGET = Target(">=", 1.8)  # of resizing
 
 
 @dataclass(frozen=True)
-class _Peer:
-    """Another tool.
+class _Tool:
+    """What makes a file format.
 
     Attributes:
-        name: what to call it.
-        sink: our format beside it.
-        convert: converts so many images; brings their shorter side to 256 if told so.
-        is_loop: whether it is one process, whatever the cores, without start-up in its time.
+        command: converts a tree to files below a directory, bringing the shorter side to a size.
+        checks: whether it finds broken bitstreams, keeps hashes of files, and resumes if killed.
     """
 
-    name: str
-    sink: str
-    convert: Callable[[int, bool], Usage]
-    is_loop: bool = True
+    command: Callable[[Path, Path, int], Sequence[str | Path]]
+    checks: Sequence[str]
 
 
-def measure(setting: Setting) -> list[Row]:
-    """All that are here, first passing images through, then resizing."""
-    peers, missing = [], []
-    for name, find in _PEERS.items():
-        try:
-            peers.append(find(setting))
-        except CannotRunError as error:
-            missing.append(Row(f"peers: {name}", problem=str(error)))
-    resizing = [peer for peer in peers if peer.name != "the TPU script's loop"]
+def measure(setting: Setting) -> list[Row | Sheet]:
+    """Passing images through, resizing them, and im2rec without its start-up."""
+    theirs, missing = _theirs(setting)
+    resized = {_CHECKED: _ours("webdataset"), _RECORDIO: _ours("recordio")}
+    passed = {_HEADER: _ours("webdataset", "header"), _CHECKED: _ours("webdataset")}
+    for sink in ("tfrecord", "recordio"):
+        passed[f"dataprep {sink}, --check header"] = _ours(sink, "header")
     return [
-        *_compare(setting, peers, _CHECKS, resize=False),
-        *_compare(setting, resizing, _RESIZE, resize=True),
+        *_compare(setting, 0, passed | theirs, (_HEADER, _CHECKED), Target(">=", 0.8)),
+        *_compare(setting, 256, resized | theirs, (_CHECKED,), Target(">=", 1.6)),
+        *_steady(setting, resized | theirs),
         *missing,
     ]
 
 
 def _compare(
-    setting: Setting,
-    peers: Sequence[_Peer],
-    variants: Mapping[str, tuple[str, ...]],
-    *,
-    resize: bool,
-) -> list[Row]:
-    """Every peer beside our format, in each of our variants."""
-    sizes = setting.size((800, 4_000), (100, 300))
-    # A loop is slow at resizing, and has no start-up in its time.
-    few = setting.size((400, 1_200), (100, 300)) if resize else sizes
-    programs: dict[str, Callable[[], Speed]] = {}
-    warm_up: list[Callable[[], Usage]] = []
-    for peer in peers:
-        theirs = few if peer.is_loop else sizes
-        programs[peer.name] = partial(two_sizes, partial(_converted, peer, resize), *theirs)
-        warm_up.append(partial(peer.convert, theirs[0], resize))
-        for variant, options in variants.items():
-            ours = formats.find(peer.sink)
-            programs[f"{peer.sink}, {variant}"] = partial(ours.speed, setting, options, sizes)
-            warm_up.append(partial(ours.prepare, setting, options, sizes[0]))
-    speeds = rounds(setting, f"peers: {next(iter(variants))}", programs, warm_up=warm_up)
-    rows = []
-    for peer in peers:
-        whole = f"{sizes[1]:,} images"
-        if peer.is_loop:
-            whole += f"; theirs {few[1]:,} without start-up"
-        for variant in variants:
-            rows += beside(
-                f"{peer.sink}, {variant}, against {peer.name}",
-                speeds[f"{peer.sink}, {variant}"],
-                speeds[peer.name],
-                whole=whole,
-                target=_IM2REC_TARGET if resize and not peer.is_loop else None,
-            )
-    return rows
+    setting: Setting, size: int, tools: Mapping[str, _Tool], ours: Sequence[str], target: Target
+) -> list[Row | Sheet]:
+    """All with their ratios to some of ours, whose first has a target against ShardWriter."""
+    images = setting.size(14_400, 300)
+    what = f"{'--resize 256' if size else 'passed through'}, {images:,} images"
+    programs = {name: partial(_run, setting, tool, images, size) for name, tool in tools.items()}
+    few = [] if size else [partial(_run, setting, tool, 300, size) for tool in tools.values()]
+    jobs = rounds(setting, f"peers: {what}", programs, warm_up=few)
+    rates = {name: [images / job.seconds for job in jobs[name]] for name in tools}
+    lines = [(what, *_FIGURES, *_CHECKS, *(f"{name.partition(' ')[2]} / it" for name in ours))]
+    for name, tool in tools.items():
+        per_cpu = number([images / job.cpu_seconds for job in jobs[name]])
+        memory = median(job.peak_bytes for job in jobs[name]) / 2**20
+        output = median(job.written for job in jobs[name]) / 1e9
+        figures = (number(rates[name]), per_cpu, f"{memory:,.0f} MiB", f"{output:.2f} GB")
+        ratios = [spread([*map(truediv, rates[one], rates[name])]) for one in ours]
+        lines.append((name, *figures, *tool.checks, *ratios))
+    first = partial(compared, f"{what}: {ours[0]} against {_SHARD_WRITER}", rates[ours[0]])
+    judged = [first(rates[name], target=target) for name in rates if name == _SHARD_WRITER]
+    return [Sheet(lines), *judged]
 
 
-def _converted(peer: _Peer, resize: bool, images: int) -> Usage:
-    return peer.convert(images, resize)
+def _steady(setting: Setting, tools: Mapping[str, _Tool]) -> list[Row]:
+    """Each further image that is resized to RecordIO, in five pairs or more."""
+    if _IM2REC not in tools:
+        return []
+    sizes = setting.size((1_000, 4_000), (100, 300))
+
+    def speed(name: str) -> Speed:
+        return two_sizes(lambda images: _run(setting, tools[name], images, 256), *sizes)
+
+    pairs = replace(setting, repeat=max(setting.repeat, setting.size(5, 1)))
+    speeds = rounds(pairs, "peers: pairs", {it: partial(speed, it) for it in (_RECORDIO, _IM2REC)})
+    what, whole = f"--resize 256: {_RECORDIO} against {_IM2REC}", f"{sizes[1]:,} images"
+    return beside(what, *speeds.values(), whole=whole, target=Target(">=", 1.8))
 
 
-def _im2rec(setting: Setting) -> _Peer:
-    python = setting.mxnet_python
-    if python is None:
-        raise CannotRunError(f"no --mxnet-python: {_MXNET_HOW_TO}")
-    try:
-        package = run([python, "-c", _FIND_IM2REC]).lines[-1][1]
-    except CommandFailedError as error:
-        raise CannotRunError(f"--mxnet-python has no mxnet or OpenCV: {_MXNET_HOW_TO}") from error
-    script = Path(package) / "tools" / "im2rec.py"
-
-    def convert(images: int, resize: bool) -> Usage:
-        raw = raw_sets.tree(setting, images)
-        with fresh(setting.work / "im2rec") as out:
-            out.mkdir()
-            listed = enumerate(path.relative_to(raw) for path in raw_sets.files(raw))
-            (out / "train.lst").write_text("".join(f"{at}\t0\t{path}\n" for at, path in listed))
-            options = ("--resize", "256") if resize else ("--pass-through",)
-            threads = ("--num-thread", str(setting.cores))
-            usage = run([python, script, *threads, *options, out / "train", raw], flush=True)
-            written = len((out / "train.idx").read_text().splitlines())
-        if written != images:
-            raise CannotRunError(f"im2rec wrote {written} of {images} images")
-        return usage
-
-    return _Peer(f"im2rec.py --num-thread {setting.cores}", "recordio", convert, is_loop=False)
+def _run(setting: Setting, tool: _Tool, images: int, size: int) -> Usage:
+    raw = raw_sets.tree(setting, images)
+    with fresh(setting.work / "out") as out:
+        out.mkdir()
+        usage = run(tool.command(raw, out, size), flush=True, environment=_QUIET)
+        written = sum(path.stat().st_size for path in raw_sets.contents(out))
+        return replace(usage, written=written)
 
 
-def _webdataset(setting: Setting) -> _Peer:
-    if find_spec("webdataset") is None:
-        raise CannotRunError("no webdataset here: pip install webdataset")
-    loop = partial(_loop, setting, Path(sys.executable), "webdataset")
-    return _Peer("webdataset.ShardWriter", "webdataset", loop)
+def _ours(sink: str, check: str = "bitstream") -> _Tool:
+    def command(raw: Path, out: Path, size: int) -> Sequence[str | Path]:
+        shards = str(max(len(raw_sets.files(raw)) // 1000, 1))
+        place = ("--raw", raw, "--out", out, "--num_shards", shards, "--splits", "train")
+        options = ("--resize", str(size)) if size else ("--check", check)
+        return sys.executable, "-m", "dataprep", "imagenet", "--sink", sink, *place, *options
+
+    return _Tool(command, ("yes" if check == "bitstream" else "truncation", "yes", "yes"))
 
 
-def _tpu(setting: Setting) -> _Peer:
-    if find_spec("tensorflow") is None:
-        raise CannotRunError("no TensorFlow here: pip install tensorflow-cpu")
-    loop = partial(_loop, setting, Path(sys.executable), "tpu")
-    return _Peer("the TPU script's loop", "tfrecord", loop)
+def _theirs(setting: Setting) -> tuple[dict[str, _Tool], list[Row]]:
+    """All whose environments are there, and the others."""
+    found, missing = {}, []
+    for name, (environment, loop, *checks) in _THEIRS.items():
+        try:
+            command = partial(_words, setting, setting.peer(environment), loop)
+            found[name] = _Tool(command, checks)
+        except CannotRunError as error:
+            missing.append(Row(f"peers: {name}", problem=str(error)))
+    return found, missing
 
 
-def _mds(setting: Setting) -> _Peer:
-    python = setting.mds_python
-    if python is None:
-        raise CannotRunError(f"no --mds-python: {MDS_HOW_TO}")
-    return _Peer("MDSWriter", "tfrecord", partial(_loop, setting, python, "mds"))
-
-
-_PEERS: dict[str, Callable[[Setting], _Peer]] = {
-    "im2rec.py": _im2rec,
-    "webdataset.ShardWriter": _webdataset,
-    "the TPU script's loop": _tpu,
-    "MDSWriter": _mds,
-}
-
-
-def _loop(setting: Setting, python: Path, writer: str, images: int, resize: bool) -> Usage:
-    """One of `peer_loops`, with the time that it says itself."""
-    raw, size = raw_sets.tree(setting, images), "256" if resize else "0"
-    with fresh(setting.work / "loop") as out:
-        words = ("-m", "benchmarks.peer_loops", writer, raw, out, size)
-        usage = run([python, *words], flush=True)
-    said = json.loads(usage.lines[-1][1])
-    if said["images"] != images:
-        raise CommandFailedError(f"{said['images']:,} of {images:,} images were written")
-    return replace(usage, seconds=said["seconds"], cpu_seconds=said["cpu_seconds"])
+def _words(
+    setting: Setting, python: Path, loop: str, raw: Path, out: Path, size: int
+) -> Sequence[str | Path]:
+    if loop:
+        words = (loop, raw, out, str(size), str(setting.cores))
+        return python, "-m", "benchmarks.peer_loops", *words
+    script = next(python.parents[1].glob("lib/*/site-packages/mxnet/tools/im2rec.py"))
+    listed = enumerate(path.relative_to(raw) for path in raw_sets.files(raw))
+    (out / "train.lst").write_text("".join(f"{at}\t0\t{path}\n" for at, path in listed))
+    options = ("--resize", str(size)) if size else ("--pass-through",)
+    return python, script, "--num-thread", str(setting.cores), *options, out / "train", raw

@@ -24,7 +24,6 @@ from typing import Any
 import dataprep
 from benchmarks import formats, raw_sets
 from benchmarks.measure import ROOT, CannotRunError, CommandFailedError, Setting, rounds, run
-from benchmarks.peers import MDS_HOW_TO
 from benchmarks.tables import Row, Target, compared, figure
 from dataprep.plugins import SINKS, installed
 
@@ -78,7 +77,7 @@ def measure(setting: Setting) -> list[Row]:
 
 def _find(setting: Setting) -> tuple[dict[str, _Loader], list[Row]]:
     """All that can run here, plain files first."""
-    mds = setting.mds_python or Path(sys.executable)
+    mds = setting.peers / "mds" / "bin" / "python"
     known = {_FILES: _Loader("files", "small")}
     known |= {name: _Loader("dataprep", name) for name in _FORMATS if name in installed(SINKS)}
     known |= {
@@ -95,8 +94,8 @@ def _find(setting: Setting) -> tuple[dict[str, _Loader], list[Row]]:
         try:
             run([loader.python, "-c", f"import {loader.needs}"], environment=_ENVIRONMENT)
             found[name] = loader
-        except CommandFailedError:
-            why = MDS_HOW_TO if loader.kind == "mosaicml" else f"pip install {loader.needs}"
+        except (CommandFailedError, FileNotFoundError):
+            why = "make peers" if loader.kind == "mosaicml" else f"pip install {loader.needs}"
             missing.append(Row(f"reading: {name}", problem=f"{loader.needs} is not here: {why}"))
     return found, missing
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from statistics import median
 from typing import Literal
 
@@ -63,9 +64,7 @@ class Row:
         """The row's text; without a verdict unless it is to be judged."""
         ratio = met = ""
         if self.theirs and self.values:
-            ratio = f"{median(self.values):.2f}"
-            if len(self.values) > 1:
-                ratio += f" ({min(self.values):.2f}-{max(self.values):.2f})"
+            ratio = spread(self.values)
         if any(map(math.isnan, self.values)):
             ratio = "too short to tell"
         elif judged and self.target and self.values:
@@ -73,17 +72,29 @@ class Row:
         return self.what, self.ours, self.theirs, ratio, str(self.target or ""), met
 
 
-def table(title: str, rows: Sequence[Row], *, judged: bool) -> str:
-    """Markdown, with columns as wide as they must be, and then what could not run."""
-    lines = [_HEADINGS, *(row.cells(judged=judged) for row in rows if not row.problem)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    lines.insert(1, tuple("-" * width for width in widths))
-    shown = [
-        f"| {' | '.join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))} |"
-        for line in lines
-    ]
+@dataclass(frozen=True)
+class Sheet:
+    """A table of its own, before that of the rows; its first line are the headings."""
+
+    lines: Sequence[tuple[str, ...]]
+
+
+def table(title: str, answer: Sequence[Row | Sheet], *, judged: bool) -> str:
+    """Markdown: sheets, rows, and then what could not run."""
+    rows = [one for one in answer if isinstance(one, Row)]
+    shown = [_markdown(one.lines) for one in answer if isinstance(one, Sheet)]
+    cells = [row.cells(judged=judged) for row in rows if not row.problem]
+    shown.append(_markdown([_HEADINGS, *cells]))
     missing = [f"- not run: {row.what}: {row.problem}" for row in rows if row.problem]
-    return "\n".join([f"## {title}", "", *shown, "", *missing, _LEGEND, ""])
+    return "\n".join([f"## {title}", "", *shown, *missing, _LEGEND, ""])
+
+
+def _markdown(lines: Sequence[tuple[str, ...]]) -> str:
+    """Columns as wide as they must be."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    ruled = [lines[0], tuple("-" * width for width in widths), *lines[1:]]
+    padded = [map(str.ljust, line, widths) for line in ruled]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in padded)
 
 
 def compared(
@@ -105,9 +116,9 @@ def compared(
         factor: what to multiply their figure with, such as the number of cores.
         unit: of both.
     """
-    text = f"{'' if factor == 1 else f'{factor} x '}{_number(theirs)} {unit}"
+    text = f"{'' if factor == 1 else f'{factor} x '}{number(theirs)} {unit}"
     ratios = tuple(our / (factor * their) for our, their in zip(ours, theirs, strict=True))
-    return Row(what, f"{_number(ours)} {unit}", text, ratios, target)
+    return Row(what, f"{number(ours)} {unit}", text, ratios, target)
 
 
 def beside(
@@ -129,35 +140,34 @@ def beside(
         target: what the ratio of the steady speeds should be.
         whole_target: what that of the whole commands should be.
     """
-    pairs = list(zip(ours, theirs, strict=True))
-    steady = tuple(our.steady / their.steady for our, their in pairs)
-    wholes = tuple(our.whole / their.whole for our, their in pairs)
-    what_whole = f"{what}; whole command, {whole}"
-    return [
-        Row(f"{what}; steady", _steady(ours), _steady(theirs), steady, target),
-        Row(what_whole, _whole(ours), _whole(theirs), wholes, whole_target),
-    ]
+    rows = []
+    kinds = (("steady", "steady", target), ("whole", f"whole command, {whole}", whole_target))
+    for rate, text, aim in kinds:
+        wall, per_cpu = attrgetter(rate), attrgetter(f"{rate}_per_cpu")
+        sides = [
+            f"{number([*map(wall, side)])} images/s, {number([*map(per_cpu, side)])} a CPU-second"
+            for side in (ours, theirs)
+        ]
+        ratios = tuple(wall(our) / wall(their) for our, their in zip(ours, theirs, strict=True))
+        rows.append(Row(f"{what}; {text}", *sides, ratios, aim))
+    return rows
 
 
 def figure(what: str, values: Sequence[float], unit: str, target: Target | None = None) -> Row:
     """A row of one side alone: the median of its figures."""
-    return Row(what, f"{_number(values)} {unit}", values=tuple(values), target=target)
+    return Row(what, f"{number(values)} {unit}", values=tuple(values), target=target)
 
 
-def _steady(speeds: Sequence[Speed]) -> str:
-    wall, processor = zip(*((one.steady, one.steady_per_cpu) for one in speeds), strict=True)
-    return f"{_number(wall)} images/s, {_number(processor)} a CPU-second"
-
-
-def _whole(speeds: Sequence[Speed]) -> str:
-    wall, processor = zip(*((one.whole, one.whole_per_cpu) for one in speeds), strict=True)
-    return f"{_number(wall)} images/s, {_number(processor)} a CPU-second"
-
-
-def _number(values: Sequence[float]) -> str:
+def number(values: Sequence[float]) -> str:
     """The median with three digits that say something."""
     middle = median(values)
     if math.isnan(middle):
         return "?"
     digits = 0 if middle >= 100 else 1 if middle >= 10 else 2
     return f"{middle:,.{digits}f}"
+
+
+def spread(values: Sequence[float]) -> str:
+    """The median, and in brackets the smallest and largest."""
+    text = f"{median(values):.2f}"
+    return text if len(values) == 1 else f"{text} ({min(values):.2f}-{max(values):.2f})"
