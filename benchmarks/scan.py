@@ -1,7 +1,7 @@
 """How long, and in how much memory, until the first image of a very large set can be written?
 
 ``dataprep imagenet`` on 1,281,167 members in 1,000 nested archives, and ``dataprep folder`` on a
-list of 14.2 million images, both ended when they say how they will shard what they found; then the
+list of 14.2 million images, both ended when they begin to write; then the
 same again, when the index is there and is only checked. ``DATAPREP_LISTING_ROWS`` is another
 length of the list.
 """
@@ -19,7 +19,7 @@ from benchmarks.measure import Setting, Usage, fresh, run
 from benchmarks.tables import Row, Target, figure
 
 _ROWS = int(os.environ.get("DATAPREP_LISTING_ROWS", "14_200_000"))
-_PLANNED = ", shuffle "  # of the line that is printed when everything is ordered
+_BEGUN = "write: "  # of the line that is printed when everything is ordered
 _GIB = 1 << 30
 
 
@@ -68,4 +68,4 @@ def _once(case: _Case, out: Path) -> Usage:
     places = ("--raw_data_dir", case.raw, "--local_scratch_dir", out, "--splits", "train")
     command, *options = case.words
     job = [sys.executable, "-m", "dataprep", command, *places, *options]
-    return run(job, until=_PLANNED)
+    return run(job, until=_BEGUN)

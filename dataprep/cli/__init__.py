@@ -8,6 +8,7 @@ node has too little space for ``dataprep stage``; 5 ``lint --fail_on`` found som
 from __future__ import annotations
 
 import errno
+import gc
 import importlib
 import logging
 import os
@@ -131,6 +132,7 @@ def command(debug: bool) -> None:  # `main` takes it out; here for the help
 def entry_point() -> int:
     """`main`, for a process of its own."""
     open_streams()
+    gc.set_threshold(100_000)  # importing makes many objects, and no garbage to look for
     one_thread_each(os.environ)  # before anything imports numpy
     os.umask(os.umask(0) | stat.S_IWOTH)  # whatever the caller's: others may not write our state
     if "--debug" not in sys.argv:
@@ -140,6 +142,7 @@ def entry_point() -> int:
     if code == 0:
         with suppress(OSError):
             sys.stderr.flush()
+        gc.freeze()  # or all of them are looked through at the end, a quarter of a second
         return code
     # At its end Python waits for threads, and those of a run that was cut short may wait for ever.
     for stream in (sys.stdout, sys.stderr):

@@ -8,6 +8,7 @@ convert images for a shard that one other process writes.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -118,6 +119,7 @@ def block_interrupts() -> None:
 def serve(launcher: int, orders: Connection, clean_up_seconds: float) -> None:
     """Do what a pool hands on, until nothing more comes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    gc.set_threshold(100_000)  # what it imports and keeps is no garbage
     # In the midst of something it would not see that the launcher was killed.
     _end_with(launcher, clean_up_seconds)
     with suppress(EOFError, OSError):
@@ -129,6 +131,7 @@ def serve(launcher: int, orders: Connection, clean_up_seconds: float) -> None:
             except BaseException as error:  # noqa: BLE001  # raised where it was asked for
                 outcome = False, error
             orders.send(outcome)
+    gc.freeze()  # which ends sooner
 
 
 def _end_with(launcher: int, clean_up_seconds: float) -> None:
