@@ -25,6 +25,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 from weakref import WeakValueDictionary
 
+from dataprep.system.job_limits import one_thread_each
 from dataprep.system.throttle import divide
 
 DEBUG = "DATAPREP_DEBUG"
@@ -95,8 +96,10 @@ class HelperProcesses(ThreadPoolExecutor):
             # It imports nothing from the working directory: that may be the data's.
             program = [sys.executable, "-P", "-m", __name__]
             words = (os.getpid(), theirs.fileno(), self._clean_up_seconds)
+            environment = dict(os.environ)
+            one_thread_each(environment)  # in a notebook this process may have more
             process = subprocess.Popen(  # noqa: S603  # ours
-                [*program, *map(str, words)], pass_fds=[theirs.fileno()]
+                [*program, *map(str, words)], pass_fds=[theirs.fileno()], env=environment
             )
         self._started.append((process, ours))
         ours.send(sys.path)
