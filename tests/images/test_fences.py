@@ -66,7 +66,7 @@ def test_bombs_are_refused_by_the_size_they_declare(check: Any) -> None:
 
 
 def test_webp_is_refused_by_us_where_pillow_would_refuse_it() -> None:
-    with pytest.raises(ImageError, match="too large, .* at most 178956970 allowed"):
+    with pytest.raises(ImageError, match=r"too large, .* at most 178956970 allowed"):
         prepare(_bombs()["WebP lossy"], Recipe(max_pixels=1 << 30, resize=Resize(8)))
 
 
