@@ -206,6 +206,7 @@ class Display:
         # That nobody reads any more, as in `dataprep … | head`, is no reason to stop a long job.
         from tqdm import tqdm
 
+        _lock_threads_only(tqdm)
         try:
             with tqdm.external_write_mode(file=self._messages):
                 print(printable(text), file=self._messages, flush=True)  # its voice
@@ -221,6 +222,12 @@ def _line(text: str) -> None:
         print(printable(text), file=sys.stderr, flush=True)  # noqa: T201  # its voice
 
 
+def _lock_threads_only(bars: Any) -> None:
+    """Give tqdm a lock of threads: its own is, since Python 3.14, a semaphore that may leak."""
+    if not hasattr(bars, "_lock"):
+        bars.set_lock(threading.RLock())
+
+
 def _new_bar(progress: Progress) -> Any:
     """A bar whose rate is ours: tqdm's own is nonsense in the first moments, and then jumps."""
     from tqdm import TqdmWarning
@@ -229,6 +236,7 @@ def _new_bar(progress: Progress) -> Any:
         warnings.simplefilter("ignore", TqdmWarning)  # a notebook without ipywidgets gets text
         from tqdm.auto import tqdm
 
+    _lock_threads_only(tqdm)
     return tqdm(
         desc=progress.phase,
         total=progress.total,

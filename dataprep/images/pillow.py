@@ -90,7 +90,8 @@ def decode(data: bytes, kind: str, max_pixels: int) -> tuple[Levels, int, bool]:
 
     Args:
         kind: ``GIF``, ``BMP``, ``TIFF`` or ``WebP``.
-        max_pixels: the limit, checked before anything is decoded; of TIFF at most the default.
+        max_pixels: the limit, checked before anything is decoded; of TIFF at most the default, of
+            WebP at most twice that.
 
     Returns:
         The pixels, 8-bit grey or RGB, or 16-bit grey; the orientation by the EXIF tag, 1 to 8, not
@@ -99,8 +100,8 @@ def decode(data: bytes, kind: str, max_pixels: int) -> tuple[Levels, int, bool]:
     Raises:
         ImageError: the file is damaged, or larger than `max_pixels`.
     """
-    # Of TIFF alone Pillow's own limit cannot be passed by.
-    limit = min(max_pixels, MAX_PIXELS) if kind == "TIFF" else max_pixels
+    # Of these alone Pillow's own limits cannot be passed by; of WebP since Pillow 13.
+    limit = min(max_pixels, {"TIFF": MAX_PIXELS, "WebP": 2 * MAX_PIXELS}.get(kind, max_pixels))
     if kind == "WebP":  # Pillow claims the memory for it when it opens a file
         require_size(*_webp_size(data), limit)
     upright = exif.turned_upright(data) if kind == "TIFF" else data

@@ -15,7 +15,7 @@ from dataprep.images.recipe import Color, Filter, Resize
 
 try:
     import cykooz_resizer as fast
-except ModuleNotFoundError:  # there are wheels for x86-64 only
+except ModuleNotFoundError:  # there are wheels for x86-64 only, as of 4.0.1
     fast = None
 
 # uint8: (height, width) is grey, (height, width, 3) is RGB. In C order, or RGB with a spare byte

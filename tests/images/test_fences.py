@@ -65,6 +65,11 @@ def test_bombs_are_refused_by_the_size_they_declare(check: Any) -> None:
                 prepare(data, Recipe(check=check, passes=passes))
 
 
+def test_webp_is_refused_by_us_where_pillow_would_refuse_it() -> None:
+    with pytest.raises(ImageError, match=r"too large, .* at most 178956970 allowed"):
+        prepare(_bombs()["WebP lossy"], Recipe(max_pixels=1 << 30, resize=Resize(8)))
+
+
 def test_resize_cannot_make_a_bomb_of_a_thin_image() -> None:
     data = encoded(Image.new("L", (20_000, 1)))
     with pytest.raises(ImageError, match="5120000x256"):
@@ -81,8 +86,10 @@ def test_side_too_long_for_jpeg_is_refused() -> None:
 def test_pillows_own_limit_neither_warns_nor_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)
     recipe = Recipe(check="pixels", resize=Resize(40), center_crop=30, exif="apply")
-    for format_ in ("JPEG", "PNG", "BMP", "WEBP"):
+    for format_ in ("JPEG", "PNG", "BMP"):
         assert prepare(encoded(PHOTO, format_), recipe).width == 30
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", PHOTO.width * PHOTO.height // 2)
+    assert prepare(encoded(PHOTO, "WEBP"), recipe).width == 30
 
 
 def test_threads_get_the_same_bytes_and_no_warnings() -> None:
