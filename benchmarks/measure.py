@@ -195,7 +195,6 @@ def prepared(
     raw: Path,
     *options: str | Path,
     dataset: str = "imagenet",
-    program: Sequence[str] = ("-m", "dataprep"),
 ) -> Usage:
     """Prepare a raw set, flush it to disk, and delete it.
 
@@ -204,11 +203,10 @@ def prepared(
         raw: the raw directory.
         options: of ``dataprep imagenet``, or of the command of another data set.
         dataset: that command.
-        program: what the interpreter runs.
     """
     with fresh(setting.work / "out") as out:
         place = ("--raw_data_dir", raw, "--local_scratch_dir", out)
-        return run([sys.executable, *program, dataset, *place, *options], flush=True)
+        return run([sys.executable, "-m", "dataprep", dataset, *place, *options], flush=True)
 
 
 @dataclass(frozen=True)

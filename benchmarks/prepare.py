@@ -12,16 +12,12 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import dataclass
+from functools import partial
 
 from benchmarks import raw_sets
-from benchmarks.measure import Setting, Usage, fresh, prepared, rounds, run, two_sizes
+from benchmarks.measure import Setting, Speed, Usage, fresh, prepared, rounds, run, two_sizes
 from benchmarks.tables import Row, Target, compared
 
-# As a large job works, with as many processes, on fewer images, which leave the page cache room.
-_AS_LARGE = (
-    "import sys; from dataprep.cli import main; from dataprep_pipelines.runners import local; "
-    "local.LARGE = 1; sys.exit(main())"
-)
 _SHARD = 1000  # images
 
 
@@ -36,9 +32,9 @@ class _Case:
 
 
 _CASES = (
-    _Case(("--check", "header"), "header", (8_000, 32_000), Target(">=", 0.8)),
-    _Case((), "bitstream", (8_000, 32_000), Target(">=", 0.93)),
-    _Case(("--resize", "256"), "resize", (1_000, 8_000), Target(">=", 0.93)),
+    _Case(("--check", "header"), "header", (8_000, 72_000), Target(">=", 0.8)),
+    _Case((), "bitstream", (8_000, 72_000), Target(">=", 0.93)),
+    _Case(("--resize", "256"), "resize", (4_000, 14_400), Target(">=", 0.93)),
 )
 
 
@@ -51,41 +47,31 @@ def _measure(setting: Setting, case: _Case) -> list[Row]:
     small, large = setting.size(case.sizes, (100, 400))
     name = " ".join(case.options) or "default check"
 
-    def ours(images: int, *program: str) -> Usage:
+    def ours(images: int) -> Usage:
         shards = ("--splits", "train", "--num_shards", str(max(images // _SHARD, 1)))
-        raw = raw_sets.tree(setting, images)
-        return prepared(setting, raw, *shards, *case.options, program=program)
+        return prepared(setting, raw_sets.tree(setting, images), *shards, *case.options)
 
-    def loop(rate: str, processes: int) -> float:
+    def loop(processes: int) -> Speed:
         with fresh(setting.work / "loop") as out:
             words = (case.loop, raw_sets.tree(setting, small), out, str(processes))
             said = run([sys.executable, "-m", "benchmarks.bare_loop", *words], flush=True).lines
-        return float(json.loads(said[-1][1])[rate])
+        rates = json.loads(said[-1][1])
+        return Speed(*[rates["wall"]] * 2, *[rates["per_cpu"]] * 2)
 
-    steady, whole, one, all_ = "steady", "whole command", "loop, one core", "loop, all cores"
-    found = rounds(
-        setting,
-        name,
-        {
-            steady: lambda: two_sizes(lambda it: ours(it, "-c", _AS_LARGE), small, large).steady,
-            whole: lambda: large / ours(large, "-m", "dataprep").seconds,
-            one: lambda: loop("per_cpu", 1),
-            all_: lambda: loop("wall", setting.cores),
-        },
-        warm_up=[lambda: ours(small, "-m", "dataprep"), lambda: loop("wall", 1)],
-    )
-    what = f"{name}, against cores x a bare loop's processor time"
-    cores = setting.cores
+    programs = {
+        "ours": partial(two_sizes, ours, small, large),
+        "loop, one core": partial(loop, 1),
+        "loop, all cores": partial(loop, setting.cores),
+    }
+    warm_up = [lambda: ours(small), partial(loop, 1)]
+    found, one, all_ = rounds(setting, name, programs, warm_up=warm_up).values()
+    steady, whole = [it.steady for it in found], [it.whole for it in found]
+    together, alone = [it.whole for it in all_], [it.whole_per_cpu for it in one]
+    job = f"whole command, {large:,} images"
+    at_once = f"{name}, against the bare loop on all cores at once"
+    one_core = f"{name}, against cores x a bare loop's processor time; {job}"
     return [
-        compared(f"{what}; {steady}", found[steady], found[one], target=case.target, factor=cores),
-        compared(
-            f"{what}; {whole}, {large:,} images",
-            *(found[whole], found[one]),
-            target=case.target,
-            factor=cores,
-        ),
-        compared(
-            f"{name}, against the bare loop on all cores at once; {steady}",
-            *(found[steady], found[all_]),
-        ),
+        compared(f"{at_once}; steady", steady, together),
+        compared(f"{at_once}; {job}", whole, together, target=case.target),
+        compared(one_core, whole, alone, factor=setting.cores),
     ]
