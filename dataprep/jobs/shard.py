@@ -10,7 +10,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from itertools import accumulate, chain, repeat
 from pathlib import Path, PurePath
 from typing import Any, Final, Self
@@ -52,11 +52,18 @@ class ShardStoppedError(Exception):
 
 
 def write_shard(
-    job: Job, shard: ShardName, *, pool: Executor | None, window: int, stop: Callable[[], bool]
+    job: Job,
+    shard: ShardName,
+    turn: AbstractContextManager[object],
+    *,
+    pool: Executor | None,
+    window: int,
+    stop: Callable[[], bool],
 ) -> None:
     """Make and commit one shard; the bytes depend on nothing but the job and the shard.
 
     Args:
+        turn: entered to make images; flushing and committing them are outside of it.
         pool: who reads and converts images; None does it in the calling thread.
         window: how many images may be in flight in the pool.
         stop: asked before every image; True abandons the shard.
@@ -82,7 +89,7 @@ def write_shard(
         with temporary_files(finals) as temporaries:
             *files, rows_file = temporaries
             with ShardRows(rows_file, shard, job.info, job.attributes) as rows:
-                written, statistics = _write_files(job, files, rows, items())
+                written, statistics = _write_files(job, files, rows, items(), turn)
                 rows.close()
             if job.lease.lost_now():
                 raise ShardStoppedError
@@ -97,7 +104,11 @@ def write_shard(
 
 
 def _write_files(
-    job: Job, targets: Sequence[Path], rows: ShardRows, items: Iterable[Made | Rejected]
+    job: Job,
+    targets: Sequence[Path],
+    rows: ShardRows,
+    items: Iterable[Made | Rejected],
+    turn: AbstractContextManager[object],
 ) -> tuple[list[WrittenFile], Statistics | None]:
     """Write a shard's files in the job's format.
 
@@ -111,7 +122,8 @@ def _write_files(
         scale = job.sink.value_bytes if job.sink.pixels else 1
         scale *= places.paths == places.targets
         try:
-            statistics = _write_items(writer, rows, items, scale)
+            with turn:
+                statistics = _write_items(writer, rows, items, scale)
             written = writer.close()
         except BaseException:
             writer.abandon()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from concurrent.futures import BrokenExecutor, Executor, ThreadPoolExecutor
+from threading import Semaphore
 
 from dataprep.jobs.commit import finished_shard
 from dataprep.jobs.job import Job
@@ -35,6 +36,7 @@ class WriteShard(Work):
     def setup(self) -> None:
         """Read the job, and start who helps with its images."""
         self._job: Job = self._spec.read()
+        self._turns = Semaphore(self._parallelism.shards)
         self._pool: Executor | None = None
         helpers = self._parallelism.helpers
         if helpers and self._parallelism.helper_processes:
@@ -44,7 +46,7 @@ class WriteShard(Work):
 
     def process(self, shards: Iterable[ShardName]) -> None:
         """Make shards: each thread takes the next one that nobody else has."""
-        threads = self._parallelism.shards
+        threads = self._parallelism.shards + self._parallelism.committed
         if threads == 1:
             self._write_all(shards)
             return
@@ -79,7 +81,12 @@ class WriteShard(Work):
             # An engine that loses a worker may have all done again that the worker had done.
             if finished_shard(job.workspace, shard) is None:
                 window = max(self._parallelism.helpers * _IN_FLIGHT, _LEAST_IN_FLIGHT)
-                write_shard(job, shard, pool=self._pool, window=window, stop=self._stopped)
+                write_shard(
+                    *(job, shard, self._turns),
+                    pool=self._pool,
+                    window=window,
+                    stop=self._stopped,
+                )
         except ShardStoppedError:
             return False
         except BrokenExecutor as error:

@@ -70,6 +70,7 @@ class Parallelism:
         processes: workers, as far as this process knows; of this machine, 1 means this one,
             without start-up cost.
         shards: written at the same time by a worker, each by a thread of its own.
+        committed: shards that a worker flushes and commits meanwhile, in further threads.
         helpers: threads or processes that only convert images; 0 for none.
         helper_processes: whether the helpers are processes.
         without_beam: whether it is done without Beam: a scan, or so little that it is done by the
@@ -80,6 +81,7 @@ class Parallelism:
 
     processes: int = 1
     shards: int = 1
+    committed: int = 0
     helpers: int = 0
     helper_processes: bool = False
     without_beam: bool = False
@@ -87,8 +89,8 @@ class Parallelism:
 
     @property
     def at_once(self) -> int:
-        """How many shards are written at the same time, all workers together."""
-        return self.processes * self.shards
+        """How many shards are not committed at the same time, all workers together."""
+        return self.processes * (self.shards + self.committed)
 
 
 class RunningEngine(ABC):

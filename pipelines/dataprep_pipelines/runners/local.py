@@ -56,7 +56,10 @@ class LocalEngine(BeamEngine):
         small = small and not self._engine.beam_options  # who gives some wants Beam
         if small:
             workers = min(workers, THREADS_PER_PROCESS)
-        return replace(local_parallelism(workers, shards, images=images), without_beam=small)
+        chosen = local_parallelism(workers, shards, images=images)
+        # No core waits for the disk that has another shard to write.
+        committed = int(chosen.processes * chosen.shards > 1)
+        return replace(chosen, committed=committed, without_beam=small)
 
     @override
     def get_ready(self, parallelism: Parallelism) -> None:
@@ -156,7 +159,7 @@ def local_parallelism(workers: int, shards: int, *, images: int) -> Parallelism:
     # A shard is written by one process. If there are as few of them as processes, the last would
     # be written by one process alone; so all help with the images of all.
     if images and processes > 1 and shards <= processes:
-        return Parallelism(1, shards, workers, helper_processes=True)
+        return Parallelism(1, shards, helpers=workers, helper_processes=True)
     if images >= LARGE and shards >= _FEW * workers:
         most = max(processes, min(workers, THREADS_PER_PROCESS))
         # As many as leave no core idle that fewer would use.
@@ -166,7 +169,7 @@ def local_parallelism(workers: int, shards: int, *, images: int) -> Parallelism:
     threads = max(workers // processes, 1)
     portion = math.ceil(shards / processes)
     few = bool(images) and threads > 1 and portion < _FEW * threads
-    return Parallelism(processes, max(min(threads, portion), 1), threads if few else 0)
+    return Parallelism(processes, max(min(threads, portion), 1), helpers=threads if few else 0)
 
 
 @dataclass(frozen=True, slots=True)
