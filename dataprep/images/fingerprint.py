@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from dataprep.images.pixels import Pixels, packed
+from dataprep.images.pixels import Pixels, mapped, packed, padded
 
 SMALLEST: Final = 16
 """Pixels that the shorter side of a small grey version should have; fewer frequencies blur."""
@@ -74,7 +74,8 @@ def small_grey(pixels: Pixels) -> Pixels:
     Args:
         pixels: uint8, (height, width) or (height, width, 3).
     """
-    picture = Image.fromarray(packed(pixels))
+    whole = padded(pixels)  # which need not be copied
+    picture = Image.fromarray(packed(pixels)) if whole is None else mapped("RGBX", whole)
     factor = max(min(picture.size) // (2 * SMALLEST), 1)
     return np.asarray(picture.reduce(factor).convert("L"))
 

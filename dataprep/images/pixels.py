@@ -70,7 +70,7 @@ def packed(pixels: NDArray[Level]) -> NDArray[Level]:
     if whole is None:
         return np.ascontiguousarray(pixels)
     # Ten times as fast as numpy, which copies three bytes at a time.
-    data = _mapped("RGBA", whole).tobytes("raw", "RGB")
+    data = mapped("RGBA", whole).tobytes("raw", "RGB")
     return np.frombuffer(data, pixels.dtype).reshape(pixels.shape)
 
 
@@ -129,16 +129,16 @@ def resized(pixels: NDArray[Level], size: tuple[int, int], name: Filter) -> NDAr
     whole = padded(pixels)
     found = np.empty((*size[::-1], 4)[: pixels.ndim], pixels.dtype)
     if pixels.ndim == 2:
-        source, target = _mapped("L", np.ascontiguousarray(pixels)), _mapped("L", found)
+        source, target = mapped("L", np.ascontiguousarray(pixels)), mapped("L", found)
     elif whole is not None:  # CMYK: four bytes a pixel, none of which is alpha
-        source, target = _mapped("CMYK", whole), _mapped("CMYK", found)
+        source, target = mapped("CMYK", whole), mapped("CMYK", found)
     else:
-        source, target = Image.fromarray(pixels), _mapped("RGBA", found)
+        source, target = Image.fromarray(pixels), mapped("RGBA", found)
     fast.Resizer().resize_pil(source, target, _FILTERS[name])
     return found if pixels.ndim == 2 else found[:, :, :3]
 
 
-def _mapped(mode: str, pixels: NDArray[Level]) -> Image.Image:
+def mapped(mode: str, pixels: NDArray[Level]) -> Image.Image:
     """A picture in the very memory of an array in C order."""
     height, width = pixels.shape[:2]
     return Image.frombuffer(mode, (width, height), pixels, "raw", mode, 0, 1)

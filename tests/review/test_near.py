@@ -132,6 +132,12 @@ def test_every_form_and_way_to_decode_gives_nearly_the_same_hash(form: str) -> N
         assert apart(fingerprint(grey).phash, whole) <= 40
 
 
+def test_spare_bytes_of_pixels_do_not_show() -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (130, 97, 4), np.uint8)
+    padded = noise[:, :, :3]
+    assert np.array_equal(small_grey(padded), small_grey(padded.copy()))
+
+
 def test_a_check_of_headers_sees_nothing() -> None:
     assert prepare(jpeg(photo(1)), Recipe(check="header")).grey is None
 
