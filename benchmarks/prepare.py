@@ -53,7 +53,7 @@ def _measure(setting: Setting, case: _Case) -> list[Row]:
 
     def loop(processes: int) -> Speed:
         with fresh(setting.work / "loop") as out:
-            words = (case.loop, raw_sets.tree(setting, small), out, str(processes))
+            words = (case.loop, raw_sets.tree(setting, large), out, str(processes))
             said = run([sys.executable, "-m", "benchmarks.bare_loop", *words], flush=True).lines
         rates = json.loads(said[-1][1])
         return Speed(*[rates["wall"]] * 2, *[rates["per_cpu"]] * 2)
