@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
+import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from dataprep.datasets import Dataset, Found, Scanned, ScanUnit
+from dataprep.errors import PipelineError
 from dataprep.jobs import prepare
 from dataprep_pipelines import scan
+from dataprep_pipelines.runners.local import InProcesses, work_queue
+from dataprep_pipelines.tasks import Work
+from dataprep_pipelines.worker import HelperProcesses
 from tests.conftest import Cli, Made, hashes, leftovers
 
 
@@ -47,6 +53,32 @@ class Deadly(Dataset):
 
     def fingerprint(self, raw: Path, unit: ScanUnit) -> str:
         return ""
+
+
+class OneDies(Work):
+    """The first to take something is killed; the other one takes a while."""
+
+    def __init__(self, done: Path) -> None:
+        self.done = done
+
+    def process(self, elements: Iterable[str]) -> None:
+        for element in elements:
+            if element == "deadly":
+                os.kill(os.getpid(), signal.SIGKILL)
+            time.sleep(5)
+            self.done.touch()
+
+
+def test_who_lives_does_not_do_all_there_is_before_it_is_told(tmp_path: Path) -> None:
+    done = tmp_path / "done"
+    pool = HelperProcesses(2)
+    try:
+        with work_queue(["slow", "deadly"]) as queue:
+            with pytest.raises(PipelineError, match="a worker process died"):
+                InProcesses(OneDies(done), pool).process(queue)
+            assert not done.exists()
+    finally:
+        pool.shutdown()
 
 
 def test_a_process_that_dies_is_an_error_and_not_a_hang(

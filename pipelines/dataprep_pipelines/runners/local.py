@@ -11,7 +11,7 @@ import math
 import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor
+from concurrent.futures import BrokenExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -80,6 +80,8 @@ class LocalEngine(BeamEngine):
         """Hand the elements to this process, or to several; by Beam unless that is too slow."""
         if parallelism.processes > 1:
             work = InProcesses(work, self._helpers(parallelism.processes))
+        else:
+            self.close()  # this process has the whole of --io_limit again
         if not parallelism.without_beam:
             super().run(elements, work, parallelism, watch=watch, failures=failures)
             return
@@ -138,7 +140,7 @@ class InProcesses(Work):
         """Have all of them work until there is nothing left."""
         try:
             ends = [self._pool.submit(self._work.run, elements) for _ in range(self._pool.count)]
-            for end in ends:
+            for end in as_completed(ends):  # or those that live would do all there is first
                 end.result()
         except BrokenExecutor as error:
             raise worker_died(str(error)) from error
