@@ -178,8 +178,8 @@ def check_unchanged(parts: IndexParts, dataset: Dataset, raw: Path) -> None:
     for unit, part in parts.units.items():
         if part.fingerprint != _fingerprint(dataset, raw, unit):
             raise SourceError(
-                f"{printable(unit.container)}, or a list of what is in it, changed while it "
-                "was read; nothing was sealed: leave the raw data alone and run again with "
+                f"{printable(unit.container)}, or what is scanned with it, changed while it was "
+                "read; nothing was sealed: leave the raw data alone and run again with "
                 "--overwrite"
             )
 

@@ -32,7 +32,8 @@ def test_training_examples_are_the_same_in_every_layout(raw, layout):
     getattr(raw, layout)()
     found = ImageNet().find(raw.path, ["train"])
     assert found.description == (TRAIN[layout],)
-    assert [unit.category for unit in found.units] == list(raw.synsets)
+    places = [place for unit in found.units for place in unit.places]
+    assert [place.category for place in places] == list(raw.synsets)
     rows, ignored = raw.scan("train")
     assert not ignored
     assert [row.key for row in rows] == [
@@ -76,7 +77,8 @@ def test_folders_and_archives_of_different_classes_may_be_mixed(raw):
     assert found.description == (
         "train: train/ (1 class folder and 2 class archives, read in place)",
     )
-    assert [unit.category for unit in found.units] == list(raw.synsets)
+    places = [place for unit in found.units for place in unit.places]
+    assert [place.category for place in places] == list(raw.synsets)
     assert len(raw.scan("train")[0]) == 9
 
 

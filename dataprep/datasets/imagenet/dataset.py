@@ -25,7 +25,7 @@ from dataprep.errors import SourceError
 from dataprep.system.messages import unreadable
 from dataprep.system.regular_files import open_regular
 from dataprep.system.state_files import file_sha256
-from dataprep.tables import Box, Scanned
+from dataprep.tables import Box, Ignored, Row, Scanned
 from dataprep_schemas import imagenet_classes
 
 # 732 to 1300 training images a class, 50 validation images a class; the 100,000 test images
@@ -113,31 +113,37 @@ class ImageNet(Dataset):
     def scan(self, raw: Path, unit: ScanUnit) -> Scanned:
         """List one unit: rows sorted by key, and whatever was left out and why."""
         unit = cast("ImageNetUnit", unit)
-        if unit.inner:
-            archive = Archive(unit.container, unit.offset, unit.size, unit.inner)
-            listing = list_archive(raw, archive)
-        else:
-            listing = list_container(raw, unit.container, restarts_name=unit.restarts_name)
-        images = sorted((basename(image.path), image) for image in listing.images)
-        if unit.category:
-            labels = [class_indices()[unit.category]] * len(images)
-        else:
-            labels = [validation_label(name) for name, _ in images]
-        prefix = f"{unit.category}/" if unit.split == "train" else ""
-        rows = [
-            image.row(prefix + name, (label,), boxes=self._boxes.get(name, ()))
-            for (name, image), label in zip(images, labels, strict=True)
-        ]
-        ignored = sorted(listing.ignored, key=lambda entry: entry.name)
-        return Scanned({unit.split: rows}, ignored, restarts=listing.restarts)
+        rows: list[Row] = []
+        ignored: list[Ignored] = []
+        restarts = b""
+        for place in unit.places:
+            if place.inner:
+                archive = Archive(place.path, place.offset, place.size, place.inner)
+                listing = list_archive(raw, archive)
+            else:
+                listing = list_container(raw, place.path, restarts_name=unit.restarts_name)
+            restarts = listing.restarts  # a gzip archive is a unit of its own
+            ignored += sorted(listing.ignored, key=lambda entry: entry.name)
+            prefix = f"{place.category}/" if unit.split == "train" else ""
+            for image in listing.images:
+                name = basename(image.path)
+                if place.category:
+                    label = class_indices()[place.category]
+                else:
+                    label = validation_label(name)
+                rows.append(image.row(prefix + name, (label,), boxes=self._boxes.get(name, ())))
+        rows.sort(key=lambda row: row.key)
+        return Scanned({unit.split: rows}, ignored, restarts=restarts)
 
     def fingerprint(self, raw: Path, unit: ScanUnit) -> str:
-        """Identify what `scan` would read from, with one or two `stat` calls.
+        """Identify what `scan` would read from, with a `stat` call for each class.
 
         A directory's time changes when entries are added, removed or renamed. It does not when a
         file in it is rewritten in place: `read_image` notices that by the file's size.
         """
-        paths = [unit.container, self.options.get("bbox_csv", "")]
+        places = [place.path for place in cast("ImageNetUnit", unit).places]
+        # Archives in an archive are one file.
+        paths = [*dict.fromkeys(places), self.options.get("bbox_csv", "")]
         return json.dumps([_SCAN_RULES, *(stat_fingerprint(raw, path) for path in paths if path)])
 
 

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from dataprep.archives.containers import container_stem
+from dataprep.archives.containers import container_kind, container_stem
 from dataprep.archives.listing import basename
 from dataprep.archives.tar import Archive, ArchiveMember, members
 from dataprep.datasets.base import ScanUnit
@@ -25,28 +25,42 @@ _LOOKED_FOR: Final = {
     "validation": "ILSVRC2012_img_val.tar, validation/ILSVRC2012_val_*.JPEG or "
     "validation/<WordNet id>/*.JPEG (also val/)",
 }
+_CLASSES: Final = 16  # a unit
 _VALIDATION_COUNT: Final = 50_000
 _NUMBERED: Final = re.compile(r"ILSVRC2012_val_([0-9]{8})\.[A-Za-z]+")
 _OTHER_SET: Final = "if it is another image set, prepare it with `dataprep folder`"
 
 
 @dataclass(frozen=True, slots=True)
-class ImageNetUnit(ScanUnit):
-    """A directory, an archive, or an archive in an archive, of one split.
+class Place:
+    """A directory, an archive, or an archive in an archive.
 
     Attributes:
-        split: ``train`` or ``validation``.
-        category: the class all images of the unit have; empty where names tell the labels.
-        offset: where in the container the archive starts, in bytes; 0 unless it is nested.
+        path: of the directory or the outermost archive, relative to the raw directory.
+        category: the class all images there have; empty where names tell the labels.
+        offset: where in that file the archive starts, in bytes; 0 unless it is nested.
         size: how many bytes a nested archive has; None for everything else.
-        inner: the nested archive's name inside the container; empty unless it is nested.
+        inner: the nested archive's name inside the file; empty unless it is nested.
     """
 
-    split: str
+    path: str
     category: str = ""
     offset: int = 0
     size: int | None = None
     inner: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ImageNetUnit(ScanUnit):
+    """Some classes of a split, or all of it.
+
+    Attributes:
+        split: ``train`` or ``validation``.
+        places: where their images are.
+    """
+
+    split: str
+    places: tuple[Place, ...]
 
 
 SplitLayout = tuple[str, list[ImageNetUnit]]
@@ -110,7 +124,7 @@ def _find(raw: Path, split: str) -> SplitLayout | None:
 
 def _images_by_number(container: str, form: str = " (read in place") -> SplitLayout:
     """Validation images all in one place, whose names tell their labels."""
-    unit = ImageNetUnit("validation", container, "validation")
+    unit = ImageNetUnit("validation", container, "validation", (Place(container),))
     return f"validation: {container}{form}, labels from the shipped list)", [unit]
 
 
@@ -122,13 +136,13 @@ def _classes(split: str, found: Level) -> SplitLayout:
     parts = [counted(len(found.folders), "class folder")] if found.folders else []
     if found.archives:
         parts.append(counted(len(found.archives), "class archive") + ", read in place")
-    units = [
-        ImageNetUnit(f"{split}-{name}", found.at(name), split, container_stem(name))
+    classes = [
+        Place(found.at(name), container_stem(name))
         for name in sorted([*found.folders, *found.archives])
     ]
     others = [entry.name for entry in found.others]
     note = f", ignoring {some_of(others)}" if others else ""
-    return f"{split}: {found.path}/ ({' and '.join(parts)}){note}", units
+    return f"{split}: {found.path}/ ({' and '.join(parts)}){note}", _units(split, classes)
 
 
 def _archive_of_archives(raw: Path) -> SplitLayout:
@@ -153,19 +167,30 @@ def _archive_of_archives(raw: Path) -> SplitLayout:
             f"{outer} holds no class archives; expected n01440764.tar and others, as published; "
             "copy or download it again"
         )
-    units = [
-        ImageNetUnit(
-            name=f"train-{synset}",
-            container=outer,
-            split="train",
-            category=synset,
-            offset=member.offset,
-            size=member.size,
-            inner=f"{synset}.tar",
-        )
+    classes = [
+        Place(outer, synset, member.offset, member.size, f"{synset}.tar")
         for synset, member in sorted(inner.items())
     ]
-    return f"train: {outer} ({counted(len(inner), 'class archive')}, read in place)", units
+    found = f"{outer} ({counted(len(classes), 'class archive')}, read in place)"
+    return f"train: {found}", _units("train", classes)
+
+
+def _units(split: str, classes: Iterable[Place]) -> list[ImageNetUnit]:
+    """Sixteen classes a unit: a thousand small files of an index take longer than most scans.
+
+    Which they are depends on no other class, so that a new one leaves the other units as they are.
+    A gzip archive is a unit of its own, because a unit has one file of restart points.
+    """
+    together: dict[str, list[Place]] = {}
+    for place in classes:
+        alone = not place.inner and container_kind(place.path) == "gzip"
+        number = class_indices()[place.category] // _CLASSES
+        name = place.category if alone else f"{number:02d}"
+        together.setdefault(f"{split}-{name}", []).append(place)
+    return [
+        ImageNetUnit(name, places[0].path, split, tuple(places))
+        for name, places in together.items()
+    ]
 
 
 def _require_known(places: dict[str, str], expected: str) -> None:
