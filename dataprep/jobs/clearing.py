@@ -189,7 +189,7 @@ def remove_partial_files(workspace: Workspace, splits: Sequence[str]) -> None:
     of_splits = (PurePosixPath(split, "file") for split in splits)
     directories |= {workspace.path_of(path).parent for path in (*of_splits, *_planned(workspace))}
     for path in (path for directory in directories for path in directory.glob(f".*{PARTIAL}")):
-        if not is_partial(path):
+        if not is_partial(path.name):
             continue
         if path.is_dir() and not path.is_symlink():  # some library insisted on a directory
             shutil.rmtree(path)

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -117,7 +116,7 @@ class Copier:
     def _sweep(self) -> None:
         """Remove what killed copiers have left half-done; the lock must be held."""
         for name in self.directory.private_names():
-            if is_partial(Path(name)) and name.startswith((f".{PLANNED}", f".{SENTINEL}")):
+            if is_partial(name) and name.startswith((f".{PLANNED}", f".{SENTINEL}")):
                 self.directory.remove_private(name)
         names = {*planned_paths(self.directory), *(each.path for each in self.plan.selection.files)}
         remove_files(self.directory.descriptor, names, finished=False)

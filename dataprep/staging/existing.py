@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
@@ -13,8 +14,8 @@ from dataprep.staging.plan import StagePlan
 from dataprep.staging.sentinel import (
     PLANNED,
     add_lease,
-    changed_files,
-    find_file,
+    find_files,
+    is_as_copied,
     other_jobs,
     planned_paths,
     read_sentinel,
@@ -57,17 +58,18 @@ def look(plan: StagePlan, directory: StageDirectory) -> Present:
     """
     sentinel, planned = _claim(plan, directory), planned_paths(directory)
     recorded = {file.path: file for file in sentinel.files} if sentinel else {}
-    changed = {*changed_files(directory, [*recorded.values()])}
     same_source = sentinel is not None and sentinel.digest == plan.inventory.digest
     files = plan.copied_files
     wanted = {*plan.labels, *(file.path for file in files)}
     ours = planned.union(recorded)
-    _refuse_foreign(plan, directory, wanted, ours)
+    found = find_files(directory, wanted | ours)
+    changed = {file.path for file in recorded.values() if not is_as_copied(file, found)}
+    _refuse_foreign(plan, directory, wanted, ours, found)
     good: list[CopiedFile] = []
     doubtful: list[SourceFile] = []
     lacking: list[SourceFile] = []
     for file in files:
-        there, before = find_file(directory, file.path), recorded.get(file.path)
+        there, before = found.get(file.path), recorded.get(file.path)
         untouched = None if file.path in changed else before
         sha256 = file.sha256 or (before.sha256 if before and same_source else None)
         # A source that was made anew may have shards of the same sizes: these alone never tell.
@@ -83,9 +85,9 @@ def look(plan: StagePlan, directory: StageDirectory) -> Present:
             good.append(untouched or there)
         else:
             lacking.append(file)
-    found = [find_file(directory, path) for path in sorted(ours - wanted)]
     # What is no regular file has been put in the place of one: a directory, by a newer source.
-    obsolete = [file for file in found if file is not None and file.bytes >= 0]
+    others = [found[path] for path in sorted(found.keys() - wanted)]
+    obsolete = [file for file in others if file.bytes >= 0]
     is_current = sentinel is not None and sentinel.selection == plan.selection.digest
     left = doubtful or lacking or obsolete or changed & {*plan.labels}
     return Present(
@@ -100,7 +102,11 @@ def look(plan: StagePlan, directory: StageDirectory) -> Present:
 
 
 def _refuse_foreign(
-    plan: StagePlan, directory: StageDirectory, wanted: AbstractSet[str], ours: AbstractSet[str]
+    plan: StagePlan,
+    directory: StageDirectory,
+    wanted: AbstractSet[str],
+    ours: AbstractSet[str],
+    found: Mapping[str, CopiedFile],
 ) -> None:
     """Refuse what staging did not put here, where it is in the way or readers would take it in."""
     if plan.inventory.manifest is not None:
@@ -110,10 +116,9 @@ def _refuse_foreign(
                 f"{printable(str(directory.path / foreign))} is not of this data set, but readers "
                 "would take it in; move it away, or stage into another directory (--to)"
             )
-    for path in sorted(wanted - ours):
-        there = find_file(directory, path)
-        is_folder = there is not None and there.bytes < 0
-        if there and not (is_folder and any(each.startswith(f"{path}/") for each in ours)):
+    for path in sorted(found.keys() & wanted - ours):
+        is_folder = found[path].bytes < 0
+        if not (is_folder and any(each.startswith(f"{path}/") for each in ours)):
             raise StagingError(
                 f"{directory.path}/{printable(path)} is in the way, and dataprep did not stage it; "
                 "move it away, or stage into another directory (--to)"

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 
 from dataprep.staging.directory import StageDirectory, opened_parent, private_name, target_error
 from dataprep_schemas.state import CopiedFile, JobLease, Sentinel
@@ -59,28 +60,40 @@ def changed_files(directory: StageDirectory, files: Sequence[CopiedFile]) -> lis
     """Those that are not there any more as they were copied: absent, of another size or time.
 
     Raises:
-        StagingError: as `find_file`.
+        StagingError: as `find_files`.
     """
-    changed = []
-    for file in files:
-        there = find_file(directory, file.path)
-        if there is None or (there.bytes, there.modified) != (file.bytes, file.modified):
-            changed.append(file.path)
-    return changed
+    found = find_files(directory, [file.path for file in files])
+    return [file.path for file in files if not is_as_copied(file, found)]
 
 
-def find_file(directory: StageDirectory, path: str) -> CopiedFile | None:
-    """What is in the target under that name; None if nothing is. No file has -1 bytes.
+def is_as_copied(file: CopiedFile, found: Mapping[str, CopiedFile]) -> bool:
+    """Whether what was found under its name has the file's size and time."""
+    there = found.get(file.path)
+    return there is not None and (there.bytes, there.modified) == (file.bytes, file.modified)
+
+
+def find_files(directory: StageDirectory, paths: Iterable[str]) -> dict[str, CopiedFile]:
+    """Those of the paths under which something is in the target. No file has -1 bytes.
 
     Raises:
         StagingError: the storage does not tell.
     """
-    try:
-        with opened_parent(directory.descriptor, path) as (parent, name):
-            found = os.stat(name, dir_fd=parent, follow_symlinks=False)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise target_error(error, directory.path, f"looking at {path}") from error
-    size = found.st_size if stat.S_ISREG(found.st_mode) else -1
-    return CopiedFile(path, size, None, found.st_mtime_ns)
+    folders: dict[str, list[str]] = defaultdict(list)
+    for path in paths:
+        folders[path.rpartition("/")[0]].append(path)
+    found = {}
+    for some in folders.values():
+        path = some[0]
+        try:
+            with opened_parent(directory.descriptor, path) as (parent, _):
+                names = {*os.listdir(parent)}  # noqa: PTH208  # Path knows no descriptors
+                for path in some:
+                    if (name := path.rpartition("/")[2]) in names:
+                        there = os.stat(name, dir_fd=parent, follow_symlinks=False)
+                        size = there.st_size if stat.S_ISREG(there.st_mode) else -1
+                        found[path] = CopiedFile(path, size, None, there.st_mtime_ns)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            raise target_error(error, directory.path, f"looking at {path}") from error
+    return found

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 import shlex
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+import stat
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Self
 
@@ -48,26 +49,25 @@ class TargetWriter:
     ) -> None:
         self._file = file
         self._source = source
-        self._place = place_of(target)
+        self._target = target
         self._reread = verify == "reread"
         self._check = check
         self._digest = hashlib.sha256() if verify != "none" else None
-        self._temporary = ""  # nothing to discard
-        with ExitStack() as undo, self._explained():
-            self._parent, self._name = (
-                undo.enter_context(opened_parent(target, file.path, create=True))
-                if folder is None
-                else (folder, file.path.rpartition("/")[2])
-            )
-            undo.callback(self._discard)
-            name = partial_name(self._name)
+        self._explained = _Explained(target, f"writing {file.path}")
+        self._opened = ExitStack()
+        with self._explained:
+            if folder is None:
+                opened = opened_parent(target, file.path, create=True)
+                self._parent, self._name = self._opened.enter_context(opened)
+            else:
+                self._parent, self._name = folder, file.path.rpartition("/")[2]
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            self._descriptor = os.open(name, flags, 0o644, dir_fd=self._parent)
-            self._temporary = name
-            undo.callback(self.close)
-            if file.modified is not None:
-                os.fchmod(self._descriptor, file.mode)  # whatever the umask
-            self._undo = undo.pop_all()
+            self._temporary = partial_name(self._name)
+            try:
+                self._descriptor = os.open(self._temporary, flags, 0o644, dir_fd=self._parent)
+            except BaseException:
+                self._opened.close()
+                raise
 
     def write(self, data: memoryview | bytes, offset: int) -> None:
         """Hash and store what comes next.
@@ -90,7 +90,7 @@ class TargetWriter:
             StagingError: the target does not take it.
         """
         view, done = memoryview(data), 0
-        with self._explained():
+        with self._explained:
             while done < len(view):
                 done += os.pwrite(self._descriptor, view[done:], offset + done)
 
@@ -102,7 +102,7 @@ class TargetWriter:
                 else; a directory has its name; the target does not take it.
         """
         copied = self.prove()
-        with self._explained():
+        with self._explained:
             os.fsync(self._descriptor)
             if self._reread:
                 # Its pages are clean now: without them it comes from the storage.
@@ -127,12 +127,14 @@ class TargetWriter:
                 f"{self._file.sha256}: it was damaged or changed; run dataprep verify "
                 f"{shlex.quote(printable(str(self._source)))}"
             )
-        with self._explained():
+        with self._explained:
             if self._file.modified is not None:
                 # What has no hash is known again by this, should the copier be killed.
                 times = (self._file.modified, self._file.modified)
                 os.utime(self._descriptor, ns=times)
             written = os.fstat(self._descriptor)
+            if self._file.modified is not None and stat.S_IMODE(written.st_mode) != self._file.mode:
+                os.fchmod(self._descriptor, self._file.mode)  # whatever the umask
             if written.st_size != self._file.bytes:
                 raise self._damaged(f"{written.st_size:,} bytes", f"{self._file.bytes:,}")
         return CopiedFile(self._file.path, self._file.bytes, found, written.st_mtime_ns)
@@ -149,7 +151,7 @@ class TargetWriter:
         Raises:
             StagingError: a directory has that name; the target does not take it.
         """
-        with self._explained():
+        with self._explained:
             os.replace(
                 self._temporary, self._name, src_dir_fd=self._parent, dst_dir_fd=self._parent
             )
@@ -159,23 +161,33 @@ class TargetWriter:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._undo.close()
-
-    def _discard(self) -> None:
+        self.close()
         if self._temporary:
             with suppress(OSError):  # what went wrong before is what the user must know
                 os.unlink(self._temporary, dir_fd=self._parent)
+        self._opened.close()
 
     def _damaged(self, found: str, expected: str) -> StagingError:
+        place = f"{place_of(self._target)}/{printable(self._file.path)}"
         return StagingError(
-            f"this node's storage gives back other bytes than were written to {self._place}/"
-            f"{printable(self._file.path)}: {found}, expected {expected}; "
+            f"this node's storage gives back other bytes than were written to {place}: "
+            f"{found}, expected {expected}; "
             "take the node out of the job and report it"
         )
 
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise target_error(error, self._place, f"writing {self._file.path}") from error
+
+class _Explained:
+    """Words the errors of the system; for use again and again."""
+
+    __slots__ = ("_doing", "_target")
+
+    def __init__(self, target: int, doing: str) -> None:
+        self._target = target
+        self._doing = doing
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, where: object) -> None:
+        if isinstance(error, OSError):
+            raise target_error(error, place_of(self._target), self._doing) from error

@@ -20,6 +20,7 @@ _NO_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK
 _LIBC = ctypes.CDLL(None, use_errno=True)  # Python has sync(2), of all file systems, alone
 
 PARTIAL = ".partial"  # suffix of every file that is not finished; hidden from readers' globs
+_PARTIAL = re.compile(rf"\..+\.[0-9a-f]{{8}}{re.escape(PARTIAL)}")
 
 
 def partial_path(final: Path) -> Path:
@@ -27,9 +28,9 @@ def partial_path(final: Path) -> Path:
     return final.with_name(f".{final.name}.{secrets.token_hex(4)}{PARTIAL}")
 
 
-def is_partial(path: Path) -> bool:
-    """Whether `partial_path` gave the file its name."""
-    return re.fullmatch(rf"\..+\.[0-9a-f]{{8}}{re.escape(PARTIAL)}", path.name) is not None
+def is_partial(name: str) -> bool:
+    """Whether `partial_path` gave a file its name."""
+    return _PARTIAL.fullmatch(name) is not None
 
 
 def sync_directory(directory: Path) -> None:
