@@ -14,7 +14,16 @@ from dataprep import errors as errors  # dataprep.errors, with no import of its 
 from dataprep.version import __version__
 
 if TYPE_CHECKING:
-    from dataprep.api.calls import compact, convert, diff, prepare, stage, status, verify
+    from dataprep.api.calls import (
+        compact,
+        convert,
+        diff,
+        prepare,
+        select,
+        stage,
+        status,
+        verify,
+    )
     from dataprep.api.contents import Contents, inspect
     from dataprep.api.progress import Progress
     from dataprep.api.review import Linted, card, lint, report
@@ -45,6 +54,7 @@ __all__ = [
     "open",
     "prepare",
     "report",
+    "select",
     "stage",
     "status",
     "verify",
@@ -52,7 +62,7 @@ __all__ = [
 
 _WHERE: Final = {
     **dict.fromkeys(
-        ("compact", "convert", "diff", "prepare", "stage", "status", "verify"),
+        ("compact", "convert", "diff", "prepare", "select", "stage", "status", "verify"),
         "dataprep.api.calls",
     ),
     **dict.fromkeys(("Contents", "inspect"), "dataprep.api.contents"),

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from dataprep.sealed.set import SealedSet
     from dataprep.sealed.verify import Level, Verified
     from dataprep.staging.request import StageRequest
+    from dataprep.tables.selection import Selection
     from dataprep_pipelines.runners import Engine
 
 StrPath = str | os.PathLike[str]
@@ -100,18 +101,76 @@ def convert(
         DatasetError: the source is damaged.
         DataprepError: any other of its kinds; everything committed so far is kept.
     """
-    from dataprep.api.options import chosen_striping, convert_options
-    from dataprep.jobs.request import ConvertRequest
+    from dataprep.api.options import convert_options
 
     call = _Call("dataprep convert", convert_options(), options, beam_options)
+    return _convert(call, [Path(source)], progress)
+
+
+def select(
+    *sources: StrPath | Mapping[str, StrPath],
+    progress: Tell | None = None,
+    beam_options: Sequence[str] = (),
+    **options: Any,
+) -> SealedSet:
+    """Make a data set of chosen images of finished ones, without their raw data; or finish that.
+
+    ``dataprep.select("OUT", to="OUT2", where="view = 'PA'", relabel="corrected.csv")``. Images that
+    are kept byte for byte come out as if they had been prepared so from the raw data. Options are
+    those of ``dataprep select``.
+
+    Args:
+        sources: data sets, of which one is made; or one mapping of names to them, which are put
+            before their keys.
+
+    Raises:
+        UsageError: an option that there is not, or what is to be taken cannot be told.
+        DatasetError: a source is damaged, nothing would be taken, or two images of one name.
+        DataprepError: any other of its kinds; everything committed so far is kept.
+    """
+    from dataprep.api.options import select_options
+    from dataprep.sealed.set import SealedSet
+    from dataprep.tables.selection import Selection
+
+    call = _Call("dataprep select", select_options(), options, beam_options)
+    named: dict[str, StrPath] = {}
+    for source in sources:
+        if isinstance(source, Mapping):
+            named |= source
+    paths = [Path(path) for path in named.values() or sources if not isinstance(path, Mapping)]
+    if not paths or (named and len(sources) > 1):
+        raise UsageError("dataprep select: expected data sets, or one mapping of names to them")
+    values = call.values
+    chosen = Selection(
+        **{
+            **_named_alike(Selection, values),
+            "exclude": values["exclude"] and values["exclude"].absolute(),
+            "relabel": values["relabel"] and values["relabel"].absolute(),
+            "names": tuple(named),
+        }
+    )
+    if values["sink"] is None:
+        first = SealedSet.read(paths[0]).manifest.sink
+        values["sink"] = first.name
+        values["sink_option"] = [f"{name}={value}" for name, value in first.config.items()]
+    return _convert(call, paths, progress, chosen)
+
+
+def _convert(
+    call: _Call, sources: Sequence[Path], progress: Tell | None, chosen: Selection | None = None
+) -> SealedSet:
+    from dataprep.api.options import chosen_striping
+    from dataprep.jobs.request import ConvertRequest
+
     request = ConvertRequest(
         **{
             **_named_alike(ConvertRequest, call.values),
-            "source": Path(source),
+            "sources": tuple(sources),
             "out": call.values["to"],
             "sink_options": _sink_options(call.values),
             "striping": chosen_striping(call.values),
             "recipe": _recipe_anew(call.values),
+            "selection": chosen,
         }
     )
     _check_foreign(request.out)
@@ -119,8 +178,7 @@ def convert(
     from dataprep_pipelines.run import Launcher
 
     with call.running(progress) as reporter:
-        checked = call.verifier(request.source, reporter)
-        made = convert(request, Launcher(call.engine), reporter, checked)
+        made = convert(request, Launcher(call.engine), reporter, call.verifier(reporter))
         return _told(made, request.out, reporter)
 
 
@@ -144,12 +202,12 @@ def compact(
 
     call = _Call("dataprep compact", compact_options(), options, beam_options)
     request = ConvertRequest(
-        source=Path(out),
+        sources=(Path(out),),
         out=Path(out),
         build_dir=call.values["build_dir"],
         striping=chosen_striping(call.values),
     )
-    from dataprep.jobs.convert import compact
+    from dataprep.jobs.compact import compact
     from dataprep_pipelines.run import Launcher
 
     try:
@@ -157,8 +215,7 @@ def compact(
     except DatasetError:  # for the run to explain, or of one that was killed, to finish
         before = ""
     with call.running(progress) as reporter:
-        checked = call.verifier(request.source, reporter)
-        made = compact(request, Launcher(call.engine), reporter, checked)
+        made = compact(request, Launcher(call.engine), reporter, call.verifier(reporter))
         if made.manifest.sha256 != before:
             return _told(made, request.out, reporter)
         reporter.line(f"{out}: nothing to compact, since nothing was added with --append")
@@ -317,9 +374,9 @@ class _Call:
         with told(progress) as reporter, io_limited(self.values["io_limit"]):
             yield reporter
 
-    def verifier(self, out: Path, reporter: Reporter) -> Callable[[], Verified]:
-        """Verifies a data set when it is called, as ``check`` asks for it."""
-        return lambda: _verified(out, self.values["check"], self.engine.workers, reporter)
+    def verifier(self, reporter: Reporter) -> Callable[[Path], Verified]:
+        """Verifies data sets, as ``check`` asks for it."""
+        return lambda out: _verified(out, self.values["check"], self.engine.workers, reporter)
 
 
 def _told(sealed: SealedSet, out: Path, reporter: Reporter) -> SealedSet:

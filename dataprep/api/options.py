@@ -26,6 +26,7 @@ from dataprep.api.parameters import (
     option,
     part,
     shard_counts,
+    share_of,
     stripes,
 )
 from dataprep.errors import DataprepError
@@ -101,6 +102,40 @@ def convert_options() -> list[Option]:
         *_machine(),
         *_cluster(),
     ]
+
+
+def select_options() -> list[Option]:
+    """The options of ``select``: what is taken, what is changed, and how it is stored."""
+    splits = "Only these splits, e.g. train,validation. [default: all]"
+    where = "Take the images for which this is true, in SQL over records.parquet: \"view = 'PA'\"."
+    share = "Take this share of each split, e.g. 0.1 or 10%; that of 0.1 is in that of 0.2."
+    each = "Take that share of each set of labels of a split."
+    exclude = "Images to leave out: a CSV with the columns split and key, or one name per line."
+    relabel = "Labels to give images: a CSV with the columns split, key and label (several: a|b)."
+    classes = "A list of the classes, one a line. [default: those of the data sets]"
+    column = "The column of records.parquet that tells the split. [default: images stay in theirs]"
+    file = click.Path(path_type=Path, dir_okay=False, exists=True)
+    taken = [
+        option("splits", splits, type=Parsed(names), metavar="NAMES"),
+        option("where", where, metavar="SQL"),
+        option("sample", share, type=Parsed(share_of), metavar="SHARE"),
+        flag("stratify", each),
+        option("exclude", exclude, type=file, metavar="FILE"),
+        option("relabel", relabel, type=file, metavar="FILE"),
+        option("classes", classes, type=file, metavar="FILE"),
+        option("split_by", column, metavar="COLUMN"),
+    ]
+    order = _order()
+    for one in order:
+        one.default = one.show_default = None
+        one.help = f"{str(one.help).partition(' [')[0]} [default: as it was]"
+    table = convert_options()
+    for one in table:
+        if one.name == "sink":
+            one.required, one.help = False, "Output format. [default: that of SRC]"
+        elif one.name == "num_shards":
+            one.help = f"{_COUNTS} [default: as `dataprep imagenet` chooses]"
+    return [*in_section("Input", taken), *table, *in_section("Order", order)]
 
 
 def compact_options() -> list[Option]:

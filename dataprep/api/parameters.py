@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -201,6 +202,18 @@ def part(value: object) -> int | str:
     if re.fullmatch(r"\d+(\.\d+)?%", text, re.ASCII) and 0 < float(text[:-1]) <= 100:
         return f"{float(text[:-1]):g}%"
     raise UsageError(f"{text!r}: expected a number such as 1000, or a share such as 10%.")
+
+
+def share_of(value: object) -> Fraction:
+    """A share of all, exactly: ``0.1`` or ``10%``."""
+    if isinstance(value, Fraction):
+        return value
+    text = str(value).strip()
+    if re.fullmatch(r"\d{1,9}(\.\d{1,9})?%?|\.\d{1,9}%?", text, re.ASCII):
+        share = Fraction(text[:-1]) / 100 if text.endswith("%") else Fraction(text)
+        if 0 < share <= 1:
+            return share
+    raise UsageError(f"{text!r}: expected a share such as 0.1 or 10%.")
 
 
 def shard_counts(value: object) -> dict[str, int]:

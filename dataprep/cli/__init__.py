@@ -51,6 +51,7 @@ _COMMANDS = {
     "lint": "Find leaks between splits, copies, odd classes and odd images.",
     "preview": "Show images of a data set in the terminal.",
     "report": "Write an HTML page about a data set: numbers, images, findings.",
+    "select": "Choose, relabel, re-split or merge data sets, without the raw data.",
     "sinks": "List the installed formats.",
     "stage": "Copy a data set to every node's local storage, checked on the way.",
     "status": "Show the state of a running, dead or finished job.",

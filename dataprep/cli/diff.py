@@ -44,9 +44,11 @@ def _lines(found: Difference, a: Path, b: Path) -> Iterator[str]:
             order = "the same order" if split.same_order else "another order"
             what = f"the same {counted(split.records[0], 'example')}, in {order}"
         else:
+            moved = f" ({split.moved:,} in another split of {b})" if split.moved else ""
             what = (
-                f"{split.only_a:,} only in {a}, {split.only_b:,} only in {b}, "
-                f"{split.changed:,} with another image, other labels, boxes or attributes"
+                f"{split.only_a:,} only in {a}{moved}, {split.only_b:,} only in {b}, "
+                f"{split.relabelled:,} with other labels, "
+                f"{split.changed - split.relabelled:,} with another image, boxes or attributes"
             )
         yield f"{split.split}: {what}"
     if found.same:

@@ -29,8 +29,15 @@ class JobCommand(click.Command):
     def __init__(
         self, name: str, call: Callable[..., object], params: Sequence[click.Parameter], text: str
     ) -> None:
-        def run(beam_options: Sequence[str], **values: Any) -> None:
+        several = [each for each in params if isinstance(each, click.Argument) and each.nargs < 0]
+
+        def run(beam_options: Sequence[str] = (), **values: Any) -> None:
             options = given(click.get_current_context(), values)
+            for argument in several:  # which takes what follows ``--`` too
+                words = options[str(argument.name)]
+                first = next((at for at, each in enumerate(words) if each.startswith("-")), None)
+                if first is not None:
+                    options[str(argument.name)], beam_options = words[:first], words[first:]
             with watched() as display:
                 call(progress=display, beam_options=beam_options, **options)
 
@@ -49,7 +56,8 @@ class JobCommand(click.Command):
             callback=_show_everything,
             help="Show every option.",
         )
-        super().__init__(name, params=[*params, beam, everything], callback=run, help=text)
+        ends = [everything] if several else [beam, everything]
+        super().__init__(name, params=[*params, *ends], callback=run, help=text)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The sections; then how to see the rest."""

@@ -1,77 +1,123 @@
-"""Making a data set of a finished one, without the raw data: in another format, or rebalanced.
+"""Making a data set of finished ones, without the raw data: in another format, or of chosen images.
 
-What decides where an image goes when one that grew is rebalanced, its key, split and labels, is in
-the table of records, and seed and shuffle are in the manifest.
+A conversion keeps the order of the images. Where some are chosen, or something of them is changed,
+they are put in order as if they had just been found; what decides about it, their keys, splits and
+labels, is in the tables of records, and seed and shuffle are in the manifest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace as with_options
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 from msgspec.structs import replace
 
+from dataprep.datasets.lists import load_class_list
+from dataprep.datasets.splits import in_usual_order
 from dataprep.errors import DatasetError, UsageError
 from dataprep.images import Recipe
 from dataprep.jobs.engine import Engine, Reporter, working
-from dataprep.jobs.identity import COMPACTED, CONVERTED, claim, claim_generation, identity_of
+from dataprep.jobs.identity import CONVERTED, claim, identity_of
 from dataprep.jobs.job import Job, SplitJob, choose_shard_count, describe_splits, kept_info
 from dataprep.jobs.lock import Lease
-from dataprep.jobs.merge import exchange
-from dataprep.jobs.request import ConvertRequest, absolute, check_splits, recipe_for
+from dataprep.jobs.request import (
+    ConvertRequest,
+    absolute,
+    check_splits,
+    recipe_for,
+    usual_shuffle,
+)
 from dataprep.jobs.seal import seal
-from dataprep.jobs.sealed_images import SealedImages
+from dataprep.jobs.sealed_images import SealedImages, Source
 from dataprep.jobs.workspace import Workspace
-from dataprep.sealed.set import SealedSet, first_rows
+from dataprep.sealed.set import SealedSet
 from dataprep.sealed.verify import Verified
 from dataprep.sinks import DatasetInfo
-from dataprep.system.messages import counted, sized
-from dataprep.system.state_files import digest_of
+from dataprep.system.messages import counted, printable, sized
+from dataprep.system.state_files import digest_of, file_sha256
 from dataprep.tables.records import RecordsTable
-from dataprep.version import __version__
-from dataprep_schemas.manifest import Ancestor, Identity, Manifest
+from dataprep_schemas.manifest import (
+    Ancestor,
+    Excluded,
+    Identity,
+    ImageRecipe,
+    Input,
+    Manifest,
+    Selected,
+    SplitName,
+    Unmatched,
+)
+from dataprep_schemas.tables import Kind
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from dataprep.tables.database import Database
 
 _SECOND_LOSS: Final = (
     "JPEGs are decoded and encoded again, which loses a little of each; made from the raw data "
     "they would be better"
 )
-_REMEDY: Final = "free some space: the old shards stay until all new ones are there"
 
 
 def convert(
-    request: ConvertRequest, engine: Engine, reporter: Reporter, checked: Callable[[], Verified]
+    request: ConvertRequest,
+    engine: Engine,
+    reporter: Reporter,
+    checked: Callable[[Path], Verified],
 ) -> SealedSet:
-    """Make another format of a finished data set, or finish that.
+    """Make a data set of finished ones, or finish that.
 
     Args:
-        checked: verifies the data set first.
+        checked: verifies a data set first.
 
     Raises:
         DataprepError: any of its kinds; everything committed so far is kept.
     """
-    source = SealedSet.read(request.source)
-    request = _settled(request, source)
+    sources = [SealedSet.read(path) for path in request.sources]
+    request = _settled(request, sources)
     engine.check()
-    refuse_damaged(source, checked(), "converted")
-    workspace, places = Workspace(request.out), {"SRC": request.source}
-    with working(workspace, engine, places, [*source.splits], reporter) as workers:
-        job, identity = _plan(request, source, workers.lease, reporter.line)
-        claim(job, identity, {CONVERTED: source.manifest.sha256}, overwrite=request.overwrite)
-        _order(job, source)
+    for source in sources:
+        refuse_damaged(source, checked(source.out), "converted")
+    workspace = Workspace(request.out)
+    places = {f"SRC {number + 1}": path for number, path in enumerate(request.sources)}
+    splits = {split for source in sources for split in source.splits}
+    with working(workspace, engine, places, sorted(splits), reporter) as workers:
+        from dataprep.tables.selection import open_selection, recorded_columns
+
+        tables = [Workspace(source.out).records for source in sources]
+        rows = sum(source.records for source in sources)
+        rejected = request.selection is not None
+        with open_selection(tables, workspace.private, rows=rows, rejected=rejected) as database:
+            job, identity = _plan(request, sources, workers.lease, reporter.line, database)
+            units = {
+                CONVERTED + f" {number + 1}" * (number > 0): source.manifest.sha256
+                for number, source in enumerate(sources)
+            }
+            claim(job, identity, units, overwrite=request.overwrite)
+            token = digest_of([identity, units])
+            if request.selection is None:
+                _keep_order(job, sources[0].manifest, database, token)
+            else:
+                columns = recorded_columns([name for name, _ in job.attributes])
+                job.shuffle(job.unordered(token), token, database, columns, identity.seed)
+            others = [*_others(request, sources, database)]
         records = workers.write(job)
-        known = {} if job.source.works_on_images else source.manifest.splits
+        known = not (job.source.works_on_images or request.selection)
         return seal(
             job,
             identity,
             records,
             reporter.line,
-            others=unstored_rows(source),
-            statistics={name: split.statistics for name, split in known.items()},
+            others=others,
+            statistics={
+                name: split.statistics
+                for name, split in sources[0].manifest.splits.items()
+                if known
+            },
         )
 
 
@@ -91,110 +137,265 @@ def refuse_damaged(source: SealedSet, found: Verified, doing: str) -> None:
         )
 
 
-def _settled(request: ConvertRequest, source: SealedSet) -> ConvertRequest:
-    """The request with absolute paths and the recipe that the source and the format need.
+def _settled(request: ConvertRequest, sources: Sequence[SealedSet]) -> ConvertRequest:
+    """The request with absolute paths and the recipe that the sources and the format need.
 
     Raises:
-        UsageError: the format cannot hold what the data set has.
-        DatasetError: only a part of the data set is there.
+        UsageError: the format cannot hold what the data sets have.
+        DatasetError: only a part of one is there, or they do not fit together.
     """
-    source.require_whole("converted")
-    sink = request.load_sink()
-    there, out = request.source.resolve(), request.out.resolve()
-    if there == out or there in out.parents:
-        raise UsageError(
-            f"--to {request.out} is in what is to be converted; choose another directory"
-        )
-    request = with_options(absolute(request), recipe=_recipe(request, source))
-    sink.check(_info(source, request.recipe))
-    check_splits(request.num_shards, source.splits)
+    out = request.out.resolve()
+    for source in sources:
+        source.require_whole("converted")
+        there = source.out.resolve()
+        if there == out or there in out.parents:
+            raise UsageError(
+                f"--to {request.out} is in what is to be converted; choose another directory"
+            )
+    request = with_options(absolute(request), recipe=_recipe(request, sources))
+    request.load_sink().check(_info(request, sources))
+    if request.selection is None or not request.selection.split_by:
+        check_splits(request.num_shards, {name for source in sources for name in source.splits})
     return request
 
 
 def _plan(
-    request: ConvertRequest, source: SealedSet, lease: Lease, report: Callable[[str], None]
+    request: ConvertRequest,
+    sources: Sequence[SealedSet],
+    lease: Lease,
+    report: Callable[[str], None],
+    database: Database,
 ) -> tuple[Job, Identity]:
-    """Decide the shards.
+    """Decide what is taken, and the shards.
 
     Returns:
-        The job, and its identity: what the raw data was stays; the format is another, and what was
-        done to the images may be.
+        The job, and its identity. Of a conversion, what the raw data was stays; the format is
+        another, and what was done to the images may be.
 
     Raises:
-        UsageError: the shard counts do not fit.
+        UsageError: the shard counts do not fit, or what is to be taken cannot be told.
+        DatasetError: nothing would be taken, or two images of one name.
     """
-    manifest, recipe, sink = source.manifest, request.recipe, request.load_sink()
-    with RecordsTable(request.source, manifest.records_table) as table:
-        attributes = table.attributes
-    info = kept_info(_info(source, recipe), sink, report)
-    splits = tuple(_split(manifest, name, request, info) for name in manifest.splits)
-    for split in splits:
-        report(
-            f"{split.name}: {counted(split.images, 'record')}, {sized(split.source_bytes)}, "
-            f"in {counted(split.shards, 'shard')}, in the same order"
-        )
-    decoded, most = source.sink.pixels != sink.pixels, manifest.image.max_pixels
-    images = SealedImages(request.source, manifest.sha256, recipe, decoded, most)
-    job = Job(request, info, attributes, splits, lease, images)
-    made_anew = None if recipe is None else manifest.image
-    ancestor = Ancestor(manifest.sha256, manifest.sink, manifest.versions, made_anew)
-    if recipe is not None and not source.sink.pixels and recipe.target("JPEG") == "JPEG":
-        report(_SECOND_LOSS)
-    return job, replace(
-        identity_of(manifest),
-        image=manifest.image if recipe is None else recipe.config(),
-        lineage=(ancestor, *manifest.lineage),
-        **job.output_identity(),
-    )
-
-
-def _order(job: Job, source: SealedSet) -> None:
-    """The images in the order that they have, in as many shards as the job has.
-
-    As many as there are keep their images; another number get runs of them, with sizes within 1.
-    """
-    manifest, own = source.manifest, [name for name, _ in job.attributes]
-    token = digest_of([manifest.sha256, {split.name: split.shards for split in job.splits}])
-    if not (splits := job.unordered(token)):
-        return
-    from dataprep.tables.order import as_recorded
-
-    with RecordsTable(source.out, manifest.records_table) as table:
+    manifest, recipe, sink = sources[0].manifest, request.recipe, request.load_sink()
+    info, attributes = _info(request, sources), _attributes(sources)
+    changed = _take(request, sources, info, database, report)
+    info = kept_info(info, sink, report)
+    if request.selection is None:
+        splits = tuple(_split(manifest, name, request, info) for name in manifest.splits)
         for split in splits:
-            sizes = [shard.records for shard in manifest.splits[split.name].shards]
-            if split.shards != len(sizes):
-                size, longer = divmod(split.images, split.shards)
-                sizes = [size + (number < longer) for number in range(split.shards)]
-            first = first_rows(manifest)[split.name][0]
-            rows = range(first, first + split.images)
-            job.keep_order(split, token, as_recorded(table, rows, sizes, own))
+            report(
+                f"{split.name}: {counted(split.images, 'record')}, {sized(split.source_bytes)}, "
+                f"in {counted(split.shards, 'shard')}, in the same order"
+            )
+    else:
+        taken: dict[str, Input] = changed["input"]
+        check_splits(request.num_shards, taken)
+        splits = tuple(
+            SplitJob(
+                name=name,
+                shards=choose_shard_count(name, taken[name].images, request, info),
+                shuffle=changed["shuffle"][name],
+                images=taken[name].images,
+                source_bytes=taken[name].bytes,
+            )
+            for name in in_usual_order(taken)
+        )
+    decoded = any(source.sink.pixels != sink.pixels for source in sources)
+    images = SealedImages(
+        tuple(Source(source.out.absolute(), source.manifest.sha256) for source in sources),
+        recipe,
+        decoded,
+        max(source.manifest.image.max_pixels for source in sources),
+    )
+    job = Job(request, info, attributes, splits, lease, images)
+    if request.selection is not None:
+        for text in describe_splits(job, {}):
+            report(text)
+    encodes = recipe is not None and recipe.target("JPEG") == "JPEG"
+    if encodes and not all(source.sink.pixels for source in sources):
+        report(_SECOND_LOSS)
+    image = manifest.image if recipe is None else recipe.config()
+    if recipe is None and request.selection is not None:
+        image = replace(image, statistics="off")  # they are of other images
+    lineage = _lineage(request, sources, image)
+    known = identity_of(manifest)
+    return job, replace(known, image=image, lineage=lineage, **changed, **job.output_identity())
 
 
-def _recipe(request: ConvertRequest, source: SealedSet) -> Recipe | None:
-    """What is asked to be done to the images, as far as the source and the format allow it.
+def _take(
+    request: ConvertRequest,
+    sources: Sequence[SealedSet],
+    info: DatasetInfo,
+    database: Database,
+    report: Callable[[str], None],
+) -> dict[str, Any]:
+    """Make the tables of what is taken, and say how much that is.
+
+    Returns:
+        What the selection changes of the first data set's identity.
+    """
+    from dataprep.tables import selection as tables
+    from dataprep.tables.label_sets import number_label_sets
+
+    manifest, chosen = sources[0].manifest, request.selection or tables.Selection()
+    names = [name for name, _ in info.classes]
+    tables.take(database, chosen, names, several=len(sources) > 1)
+    splits = tables.splits(database)
+    for split in splits:
+        _check_split(split, chosen.split_by or "split")
+    number_label_sets(database, splits, names, multilabel=info.multilabel)
+    seed = manifest.seed if request.seed is None else request.seed
+    tables.sample(database, chosen, splits, seed)
+    if request.selection is None:
+        return {}
+    found = tables.summaries(database)
+    if not found:
+        raise DatasetError("no image is taken; check --where, --splits, --exclude and --sample")
+    taken = sum(split.images for split in found.values())
+    report(f"{counted(taken, 'image')} of {sum(source.records for source in sources):,} taken")
+    left_out = manifest.excluded
+    if chosen.exclude is not None:
+        more = tables.left_out(database)
+        unknown = f"; {more.unknown:,} names there that no image has, or several" * bool(
+            more.unknown
+        )
+        report(f"{counted(more.images, 'image')} left out (--exclude){unknown}")
+        left_out = _both(left_out, more)
+    if chosen.relabel is not None:
+        number = counted(tables.count_relabelled(database), "image")
+        report(f"{number} with other labels (--relabel)")
+    return {
+        "seed": seed,
+        "shuffle": {
+            name: request.shuffle or manifest.shuffle.get(name) or usual_shuffle(name)
+            for name in found
+        },
+        "classes_sha256": digest_of(info.classes),
+        "unmatched": _unmatched(sources),
+        "excluded": left_out,
+        "input": found,
+    }
+
+
+def _check_split(name: str | None, split_by: str) -> None:
+    try:
+        msgspec.convert(name, SplitName)
+    except msgspec.ValidationError:
+        raise UsageError(
+            f"--split_by {split_by}: {'an empty cell' if name is None else printable(name)!r} is "
+            "no name of a split; leave those images out with --where, or choose another column"
+        ) from None
+
+
+def _both(before: Excluded | None, more: Excluded) -> Excluded:
+    """Digests are exclusive ors, whatever was hashed first."""
+    if before is None:
+        return Excluded(more.images, more.digest)
+    digest = f"{int(before.digest, 16) ^ int(more.digest, 16):032x}"
+    return Excluded(before.images + more.images, digest)
+
+
+def _unmatched(sources: Sequence[SealedSet]) -> Unmatched:
+    every = [source.manifest.unmatched for source in sources]
+    missing, unlisted = sum(it.missing for it in every), sum(it.unlisted for it in every)
+    return replace(every[0], missing=missing, unlisted=unlisted)
+
+
+def _lineage(
+    request: ConvertRequest, sources: Sequence[SealedSet], image: ImageRecipe
+) -> tuple[Ancestor, ...]:
+    """The sources, each followed by its own."""
+    lineage: list[Ancestor] = []
+    chosen = request.selection
+    for number, source in enumerate(sources):
+        manifest, selected = source.manifest, None
+        if chosen is not None:
+            share = chosen.sample
+            selected = Selected(
+                splits=chosen.splits or (),
+                where=chosen.where or "",
+                sample="" if share is None else f"{share.numerator}/{share.denominator}",
+                stratified=chosen.stratify,
+                excluded=None if chosen.exclude is None else file_sha256(chosen.exclude),
+                relabelled=None if chosen.relabel is None else file_sha256(chosen.relabel),
+                split_by=chosen.split_by or "",
+                name=chosen.names[number] if chosen.names else "",
+            )
+        before = manifest.image
+        anew = None if image in (before, replace(before, statistics="off")) else before
+        lineage += [
+            Ancestor(manifest.sha256, manifest.sink, manifest.versions, anew, selected),
+            *manifest.lineage,
+        ]
+    return tuple(lineage)
+
+
+def _keep_order(job: Job, manifest: Manifest, database: Database, token: str) -> None:
+    """The images in the order that they have.
+
+    In as many shards as there are they keep their places; another number get runs of them, with
+    sizes within 1.
+    """
+    from dataprep.tables.selection import as_recorded, recorded_columns
+
+    columns = recorded_columns([name for name, _ in job.attributes])
+    for split in job.unordered(token):
+        sizes = [shard.records for shard in manifest.splits[split.name].shards]
+        if split.shards != len(sizes):
+            size, longer = divmod(split.images, split.shards)
+            sizes = [size + (number < longer) for number in range(split.shards)]
+        job.keep_order(split, token, as_recorded(database, split.name, sizes, columns))
+
+
+def _recipe(request: ConvertRequest, sources: Sequence[SealedSet]) -> Recipe | None:
+    """What is asked to be done to the images, as far as the sources and the format allow it.
 
     Raises:
         UsageError: the format does not store such images.
     """
-    recipe, before = request.recipe, source.manifest.image
+    recipe, before = request.recipe, sources[0].manifest.image
     if recipe is None:
         return None
     sink = request.load_sink()
-    if sink.pixels and recipe.color == "keep" and source.info.channels == 1:
+    if sink.pixels and recipe.color == "keep" and sources[0].info.channels == 1:
         recipe = with_options(recipe, color="gray")
     recipe = recipe_for(recipe, sink)
     deep = recipe.encoding in ("keep", "png")
     return with_options(
         recipe,
         depth=before.depth if deep else "8",
-        max_pixels=before.max_pixels,
+        max_pixels=max(source.manifest.image.max_pixels for source in sources),
         statistics="off" if before.statistics == "off" else "on",
     )
 
 
-def _info(source: SealedSet, recipe: Recipe | None) -> DatasetInfo:
-    """What is true of every example after the conversion."""
-    info = source.info
+def _info(request: ConvertRequest, sources: Sequence[SealedSet]) -> DatasetInfo:
+    """What is true of every example that is made.
+
+    Raises:
+        DatasetError: the data sets do not fit together.
+    """
+    info, recipe = sources[0].info, request.recipe
+    for source in sources[1:]:
+        other = source.info
+        for what, one, another in (
+            ("several labels an image", info.multilabel, other.multilabel),
+            ("grey images", info.colorspace != "RGB", other.colorspace != "RGB"),
+        ):
+            if one != another:
+                place = sources[0].out if one else source.out
+                raise DatasetError(
+                    f"{place} has {what}, the others do not: they cannot be one data set"
+                )
+        info = with_options(
+            info,
+            classes=tuple(dict([*info.classes, *other.classes, *info.classes]).items()),
+            size=info.size if info.size == other.size else None,
+            attributes=tuple(dict([*info.attributes, *other.attributes]).items()),
+            boxes=info.boxes or other.boxes,
+        )
+    if request.classes is not None:
+        info = with_options(info, classes=load_class_list(request.classes).classes)
     if recipe is None:
         return info
     if recipe.resize is not None or recipe.center_crop is not None:
@@ -202,6 +403,46 @@ def _info(source: SealedSet, recipe: Recipe | None) -> DatasetInfo:
     if recipe.color != "keep":
         info = with_options(info, colorspace="Grayscale" if recipe.color == "gray" else "RGB")
     return info
+
+
+def _attributes(sources: Sequence[SealedSet]) -> tuple[tuple[str, Kind], ...]:
+    """The own columns of all data sets.
+
+    Raises:
+        DatasetError: two are called alike and are not the same.
+    """
+    found: dict[str, tuple[str, Kind]] = {}
+    for source in sources:
+        with RecordsTable(source.out, source.manifest.records_table) as table:
+            for name, kind in table.attributes:
+                # The database makes no difference between A and a.
+                if found.setdefault(name.lower(), (name, kind)) != (name, kind):
+                    raise DatasetError(
+                        f"{source.out} has another column {name} than the other data sets: they "
+                        "cannot be one data set"
+                    )
+    return tuple(found.values())
+
+
+def _others(
+    request: ConvertRequest, sources: Sequence[SealedSet], database: Database
+) -> Iterator[pa.Table]:
+    """The rows of images that are known of and not taken."""
+    from dataprep.tables.selection import excluded
+
+    chosen = request.selection
+    for source in sources:
+        for rows in unstored_rows(source, rejected=chosen is None):
+            if chosen is None or chosen.splits is None:
+                yield rows
+            else:
+                import pyarrow as pa
+                import pyarrow.compute as pc
+
+                wanted = pc.is_in(rows["split"], pa.array(chosen.splits, pa.string()))
+                yield rows.filter(pc.or_(wanted, pc.is_null(rows["split"])))
+    if chosen is not None and chosen.exclude is not None:
+        yield excluded(database)
 
 
 def unstored_rows(source: SealedSet, *, rejected: bool = True) -> Iterator[pa.Table]:
@@ -225,105 +466,3 @@ def _split(manifest: Manifest, name: str, request: ConvertRequest, info: Dataset
         images=split.records,
         source_bytes=split.bytes,
     )
-
-
-# --- a data set that grew, as if made at once ---
-
-
-def compact(
-    request: ConvertRequest, engine: Engine, reporter: Reporter, checked: Callable[[], Verified]
-) -> SealedSet:
-    """Make a data set that grew one generation; nothing is done if it is one already.
-
-    It is made anew in a directory of its own, which then takes the place of what there was.
-
-    Args:
-        checked: verifies the data set, whose shards are deleted in the end.
-
-    Raises:
-        DataprepError: any of its kinds; everything committed so far is kept.
-    """
-    request = absolute(request)
-    engine.check()
-    out, workspace = request.source, Workspace(request.source)
-    # A run that was killed at its very end has left its lock.
-    if not (workspace.journal.exists() or workspace.lock.exists() or _compactable(out)):
-        return SealedSet.read(out)
-    with working(workspace, engine, {"OUT": out}, (), reporter) as workers:
-        grown = _compactable(out)
-        if grown is None:
-            return SealedSet.read(out)
-        refuse_damaged(grown, checked(), "compacted")
-        job, identity = _plan_even(request, grown, workers.lease)
-        for text in describe_splits(job, {}):
-            reporter.line(text)
-        claim_generation(job, identity, {COMPACTED: grown.manifest.sha256})
-        _order_anew(job, grown)
-        records = workers.write(job)
-        others = unstored_rows(grown, rejected=False)
-        new = seal(job, identity, records, reporter.line, others=others)
-        return exchange(grown, new.manifest, workers.lease)
-
-
-def _compactable(out: Path) -> SealedSet | None:
-    """The data set, if it can be compacted; None: it is one generation already.
-
-    Raises:
-        DatasetError: there is none, or it cannot; says what to do instead.
-    """
-    sealed = SealedSet.read(out)
-    sealed.require_whole("compacted")
-    if sealed.manifest.lineage:
-        raise DatasetError(
-            f"{out} was converted, so it cannot be compacted; compact what it was made from, and "
-            "convert that again"
-        )
-    return sealed if sealed.manifest.generations else None
-
-
-def _plan_even(request: ConvertRequest, grown: SealedSet, lease: Lease) -> tuple[Job, Identity]:
-    """Decide the shards: as many images in each as in the first generation.
-
-    Returns:
-        The job, and its identity, which is that of a data set made at once.
-    """
-    workspace, manifest = Workspace(Workspace(request.source).generation), grown.manifest
-    workspace.make()
-    first = manifest.generations[0]
-    splits = []
-    for name, split in manifest.splits.items():
-        largest = -(-first.input[name].images // first.splits[name].shards)
-        found, shuffle = split.images_found, manifest.shuffle[name]
-        splits.append(SplitJob(name, -(-found // largest), shuffle, found, split.bytes))
-    request = with_options(
-        request,
-        out=workspace.out,
-        sink=manifest.sink.name,
-        sink_options=manifest.sink.config,
-        layout=manifest.layout,
-        num_shards={split.name: split.shards for split in splits},
-    )
-    with RecordsTable(request.source, manifest.records_table) as table:
-        own = table.attributes
-    most = manifest.image.max_pixels
-    images = SealedImages(request.source, manifest.sha256, None, decoded=False, max_pixels=most)
-    job = Job(request, grown.info, own, tuple(splits), lease, images, _REMEDY)
-    # Images are copied: the codecs are still those that made them.
-    versions = {**manifest.versions, "dataprep": __version__, **job.sink.versions()}
-    output = {**job.output_identity(), "versions": versions}
-    return job, replace(identity_of(manifest), **output)
-
-
-def _order_anew(job: Job, grown: SealedSet) -> None:
-    """The images in the order that they would have if all were new."""
-    from dataprep.tables.label_sets import number_label_sets
-    from dataprep.tables.order import open_recorded, recorded_columns
-
-    manifest, info = grown.manifest, grown.info
-    if splits := job.unordered(manifest.sha256):
-        table, rows = Workspace(grown.out).records, manifest.records_table.rows
-        names, classes = [split.name for split in job.splits], [name for name, _ in info.classes]
-        with open_recorded(table, job.workspace.private, rows=rows) as database:
-            number_label_sets(database, names, classes, multilabel=info.multilabel)
-            columns = recorded_columns([name for name, _ in job.attributes])
-            job.shuffle(splits, manifest.sha256, database, columns, manifest.seed)

@@ -18,6 +18,7 @@ from dataprep.system.lustre import Striping
 from dataprep.system.messages import printable
 
 if TYPE_CHECKING:
+    from dataprep.tables.selection import Selection
     from dataprep_schemas.manifest import Shuffle
 
 EVERY_SPLIT = "*"
@@ -97,15 +98,33 @@ class Request(OutputRequest):
 
     def shuffle_of(self, split: str) -> Shuffle:
         """How the images of a split are ordered: as asked, or as is usual."""
-        return self.shuffle or ("stratified" if split == "train" else "none")
+        return self.shuffle or usual_shuffle(split)
+
+
+def usual_shuffle(split: str) -> Shuffle:
+    """How the images of a split are ordered unless the user says so."""
+    return "stratified" if split == "train" else "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConvertRequest(OutputRequest):
-    """The same of ``dataprep convert``; without a recipe the images stay as they are."""
+    """The same of what is made of finished data sets.
 
-    source: Path
+    Attributes:
+        sources: their directories.
+        recipe: what is done to the images; None: they stay as they are.
+        selection: what is taken and changed, and put in order anew; None: all, in its order.
+        classes: a list of the classes that there are to be; None: those that there are.
+        shuffle: None: as it was.
+        seed: None: as it was.
+    """
+
+    sources: tuple[Path, ...]
     recipe: Recipe | None = None
+    selection: Selection | None = None
+    classes: Path | None = None
+    shuffle: Shuffle | None = None
+    seed: int | None = None
 
 
 AnyRequest = TypeVar("AnyRequest", bound=OutputRequest)
@@ -121,6 +140,8 @@ def absolute(request: AnyRequest) -> AnyRequest:
     paths: dict[str, Any] = {
         name: value.absolute() for name, value in values.items() if isinstance(value, Path)
     }
+    if "sources" in values:
+        paths["sources"] = tuple(path.absolute() for path in values["sources"])
     for name, path in paths.items():
         if name != "raw" and any(0xDC80 <= ord(each) <= 0xDCFF for each in str(path)):
             raise UsageError(

@@ -1,13 +1,15 @@
-"""The images of a finished data set, as a job reads them: from its shards, copied or changed."""
+"""The images of finished data sets, as a job reads them: from their shards, copied or changed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -19,28 +21,36 @@ from dataprep.images.decode import raw_to_png
 from dataprep.images.fingerprint import Fingerprint
 from dataprep.jobs.job import SAMPLE, Job, Made, Rejected, map_in_order
 from dataprep.sealed.records import Records
-from dataprep.sealed.set import SealedSet, first_rows
-from dataprep.sinks import ShardName
+from dataprep.sealed.set import PresentSplit, SealedSet, first_rows
+from dataprep.sinks import DatasetInfo, ShardName
 from dataprep.sinks.example import Example, pixels_of
 from dataprep.system.messages import printable, unreadable
 from dataprep.system.throttle import pay
 from dataprep.tables import Value
-from dataprep.tables.order import RECORDED_COLUMNS, shard_tables
+from dataprep.tables.order import shard_tables
 from dataprep.tables.records import KEPT_COLUMNS
+from dataprep.tables.selection import RECORDED_COLUMNS, renumbered
 from dataprep_schemas.state import CommitRecord
 
 
 class _Row(NamedTuple):
-    """A row of the order: where an image is in the set, and what is known of it.
+    """A row of the order: where an image is in its set, and what is known of it.
 
     Attributes:
-        number: of its row of the set's table of records.
+        labels: that it is to have.
+        source: number of the set.
+        number: of its row of that set's table of records.
+        stored_key: its key there, if it is to have another.
+        stored_labels: its labels there, likewise.
         kept: `dataprep.tables.records.KEPT_COLUMNS`.
         own: the data set's own columns.
     """
 
     labels: tuple[int, ...]
+    source: int
     number: int
+    stored_key: str | None
+    stored_labels: list[int] | None
     key: str
     container: str | None
     xxh3: str | None
@@ -55,27 +65,54 @@ class _Row(NamedTuple):
 
     def is_of(self, example: Example) -> bool:
         """Whether an example is what the table says of it; its boxes, where the format has any."""
+        key = self.key if self.stored_key is None else self.stored_key
+        labels = self.labels if self.stored_labels is None else tuple(self.stored_labels)
         found = example.key, example.labels, xxhash.xxh3_128_hexdigest(example.encoded)
-        if found != (self.key, self.labels, self.xxh3):
+        if found != (key, labels, self.xxh3):
             return False
         boxes = self.kept[KEPT_COLUMNS.index("boxes")] or ()
         return not example.boxes or np.asarray(example.boxes, np.float32).tolist() == boxes
 
 
 @dataclass(frozen=True, slots=True)
-class SealedImages:
-    """Images of a finished data set, by shard and position.
+class Source:
+    """A finished data set that images are taken from.
 
     Attributes:
         out: its directory.
         manifest_sha256: of its manifest.
-        recipe: what is done to the images; None: they stay as they are.
-        decoded: whether they are stored as files there and as pixels here, or the other way round.
-        max_pixels: of an image that has to be decoded.
     """
 
     out: Path
     manifest_sha256: str
+
+    def read(self) -> SealedSet:
+        """The set, which must be what it was.
+
+        Raises:
+            SourceError: it is not.
+        """
+        sealed = SealedSet.read(self.out)
+        if sealed.manifest.sha256 != self.manifest_sha256:
+            raise SourceError(
+                f"{self.out} changed while it was read; nothing was sealed: leave it alone and run "
+                "the same command again, with --overwrite if it says so"
+            )
+        return sealed
+
+
+@dataclass(frozen=True, slots=True)
+class SealedImages:
+    """Images of finished data sets, by shard and position.
+
+    Attributes:
+        sources: the sets.
+        recipe: what is done to the images; None: they stay as they are.
+        decoded: whether any are stored as files there and as pixels here, or the other way round.
+        max_pixels: of an image that has to be decoded.
+    """
+
+    sources: tuple[Source, ...]
     recipe: Recipe | None
     decoded: bool
     max_pixels: int
@@ -89,29 +126,25 @@ class SealedImages:
         self, job: Job, shard: ShardName, pool: Executor | None, window: int
     ) -> Iterator[Made | Rejected]:
         """Every image of the shard, compared with what is known of it, in the format's form."""
-        change = _Change(self.recipe, job.sink.pixels, job.info.colorspace, self.max_pixels)
         try:
-            sealed = self._sealed()
-            with Records(sealed, shard.split) as records:
-                found = _read(job, shard, sealed, records)
-                for row, example, image in map_in_order(pool, change, found, window):
+            with _OpenSets(self.sources, job.info) as sets:
+                found = sets.read(job, shard)
+                for row, example, image in map_in_order(pool, self._change(job), found, window):
                     if example is None:
                         reason = row.rejected or ""
                         yield Rejected(row.key, row.container or "", row.labels, reason, row.own)
                     else:
                         yield _made(row, example, image)
         except OSError as error:
-            raise unreadable(str(self.out), error) from error
+            raise unreadable(str(self.sources[0].out), error) from error
 
     def size_ratio(self, job: Job, shard: ShardName) -> float:
         """As a few images of the shard become; arrays as PNG are taken for as large."""
         if self.recipe is None:
             return 1.0
-        change = _Change(self.recipe, job.sink.pixels, job.info.colorspace, self.max_pixels)
-        source = made = 0
-        sealed = self._sealed()
-        with Records(sealed, shard.split) as records:
-            for row, example in islice(_read(job, shard, sealed, records), SAMPLE):
+        change, source, made = self._change(job), 0, 0
+        with _OpenSets(self.sources, job.info) as sets:
+            for row, example in islice(sets.read(job, shard), SAMPLE):
                 _, changed, _ = change((row, example))
                 if example is not None and changed is not None:
                     source += len(example.encoded)
@@ -121,59 +154,114 @@ class SealedImages:
     def check_rejected(self, job: Job, records: Iterable[CommitRecord]) -> None:
         """Nothing else can have become of them."""
 
-    def _sealed(self) -> SealedSet:
-        sealed = SealedSet.read(self.out)
-        if sealed.manifest.sha256 != self.manifest_sha256:
-            raise SourceError(
-                f"{self.out} changed while it was read; nothing was sealed: leave it alone and run "
-                "the same command again, with --overwrite if it says so"
-            )
-        return sealed
+    def _change(self, job: Job) -> _Change:
+        return _Change(self.recipe, job.sink.pixels, job.info.colorspace, self.max_pixels)
 
 
-def _read(
-    job: Job, shard: ShardName, sealed: SealedSet, records: Records
-) -> Iterator[tuple[_Row, Example | None]]:
-    """Rows of the shard, and their examples, of which each is read when it is asked for."""
-    first = first_rows(sealed.manifest)[shard.split][0]
-    for table in shard_tables(job.workspace.order, shard.split, shard.number):
-        rows = _rows(table, [name for name, _ in job.attributes])
-        numbers = [row.number - first for row in rows if row.rejected is None]
-        examples = _examples(records, numbers)
-        for row in rows:
-            if row.rejected is not None:
-                yield row, None
-                continue
-            example = next(examples, None)  # a forged shard may hold fewer
-            if example is None or not row.is_of(example):
-                raise SinkError(
-                    f"{sealed.out}: record {row.number - first} of {shard.split}, "
-                    f"{printable(row.key)}, is not what records.parquet has there; "
-                    "`dataprep verify --level records` names bad files"
-                )
-            pay(len(example.encoded))
-            yield row, example
+class _OpenSets:
+    """The sets while a shard is made of them; a context manager.
+
+    Args:
+        info: what is true of the examples that are made.
+    """
+
+    def __init__(self, sources: Sequence[Source], info: DatasetInfo) -> None:
+        self._sets = [source.read() for source in sources]
+        self._info = info
+        classes = [each.manifest.classes for each in self._sets]
+        self._same = [info.classes[: len(own)] == own for own in classes]
+        self._numbers = [renumbered(own, info.classes) for own in classes]
+        self._ends = [
+            [(first[0] + split.records, name, first[0]) for name, first, split in _places(each)]
+            for each in self._sets
+        ]
+        self._opened = ExitStack()
+        self._records: dict[tuple[int, str], Records] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._opened.close()
+
+    def read(self, job: Job, shard: ShardName) -> Iterator[tuple[_Row, Example | None]]:
+        """Rows of the shard, and their examples, of which each is read when it is asked for."""
+        for table in shard_tables(job.workspace.order, shard.split, shard.number):
+            rows = _rows(table, [name for name, _ in job.attributes])
+            examples = self._examples([row for row in rows if row.rejected is None])
+            for row in rows:
+                if row.rejected is not None:
+                    yield row, None
+                    continue
+                example = next(examples, None)  # a forged shard may hold fewer
+                if example is None or not row.is_of(example):
+                    out, _, number, split = self._sets[row.source].out, *self._place(row)
+                    raise SinkError(
+                        f"{out}: record {number} of {split}, {printable(row.key)}, is not what "
+                        "records.parquet has there; `dataprep verify --level records` names bad "
+                        "files"
+                    )
+                pay(len(example.encoded))
+                yield row, self._renamed(row, example)
+
+    def _place(self, row: _Row) -> tuple[Records, int, str]:
+        """The records that an image is among, its number there, and their split."""
+        ends = self._ends[row.source]
+        at = bisect_right(ends, row.number, key=lambda end: end[0])
+        if at == len(ends):
+            raise SinkError(f"{self._sets[row.source].out}: no record is in row {row.number}")
+        _, split, first = ends[at]
+        records = self._records.get((row.source, split))
+        if records is None:
+            opened = Records(self._sets[row.source], split)
+            records = self._records[row.source, split] = self._opened.enter_context(opened)
+        return records, row.number - first, split
+
+    def _examples(self, rows: Sequence[_Row]) -> Iterator[Example]:
+        """Those examples; a run of them is read from end to end."""
+        if rows and [row.number for row in rows] == [*range(rows[0].number, rows[-1].number + 1)]:
+            (records, start, _), (last, stop, _) = self._place(rows[0]), self._place(rows[-1])
+            if records is last and rows[0].source == rows[-1].source:
+                return iter(records[start : stop + 1])
+        places = map(self._place, rows)
+        return (records[number] for records, number, _ in places)
+
+    def _renamed(self, row: _Row, example: Example) -> Example:
+        """With the key and the labels that it is to have."""
+        info, numbers = self._info, self._numbers[row.source]
+        if row.stored_key is None and row.stored_labels is None and self._same[row.source]:
+            return example
+        return replace(
+            example,
+            key=row.key,
+            labels=row.labels,
+            synset=info.identifiers(row.labels),
+            class_name=info.names(row.labels),
+            box_labels=tuple(numbers.get(label, label) for label in example.box_labels),
+        )
+
+
+def _places(sealed: SealedSet) -> Iterator[tuple[str, list[int], PresentSplit]]:
+    """Name, rows of the first records of its shards, and split, in the order of the rows."""
+    firsts = first_rows(sealed.manifest)
+    return ((name, firsts[name], sealed.splits[name]) for name in sorted(sealed.splits))
 
 
 def _rows(table: pa.Table, own: list[str]) -> list[_Row]:
     columns = (table.column(name).to_pylist() for name in ("labels", *RECORDED_COLUMNS, *own))
     rows = []
+    known = len(RECORDED_COLUMNS) - len(KEPT_COLUMNS)
     for labels, *values in zip(*columns, strict=True):
-        number, key, container, xxh3, *kept = values[: len(RECORDED_COLUMNS)]
-        known = zip(own, values[len(RECORDED_COLUMNS) :], strict=True)
-        attributes = {name: value for name, value in known if value is not None}
+        source, number, stored_key, stored_labels, key, container, xxh3 = values[:known]
+        attributes = zip(own, values[len(RECORDED_COLUMNS) :], strict=True)
         rows.append(
-            _Row(tuple(labels or ()), number, key or "", container, xxh3, tuple(kept), attributes)
+            _Row(
+                *(tuple(labels or ()), source, number, stored_key, stored_labels),
+                *(key or "", container, xxh3, tuple(values[known : len(RECORDED_COLUMNS)])),
+                {name: value for name, value in attributes if value is not None},
+            )
         )
     return rows
-
-
-def _examples(records: Records, numbers: list[int]) -> Iterator[Example]:
-    """Those examples; a run of them is read from end to end."""
-    start, stop = (numbers[0], numbers[-1] + 1) if numbers else (0, 0)
-    if numbers == list(range(start, stop)):
-        return iter(records[start:stop])
-    return map(records.__getitem__, numbers)
 
 
 @dataclass(frozen=True, slots=True)

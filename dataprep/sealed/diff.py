@@ -19,9 +19,9 @@ from dataprep.tables.records import RecordsTable
 
 SHOWN = 5  # keys named for each kind of difference
 
-# One row an example, of hashes: what it is called, and what it shows. With 128 bits, no two are
-# ever taken for the same.
-_ROW = np.dtype([("key", "V16"), ("content", "V16")])
+# One row an example, of hashes: what it is called, which labels it has, and what it shows and what
+# else is said of it. With 128 bits, no two are ever taken for the same.
+_ROW = np.dtype([("key", "V16"), ("labels", "V16"), ("content", "V16")])
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +29,12 @@ class SplitDifference:
     """How the examples of one split differ.
 
     Attributes:
-        only_a: how many keys are in the first data set alone.
-        only_b: likewise, in the second.
+        only_a: how many keys are in this split of the first data set alone.
+        only_b: likewise, of the second.
+        moved: how many of those in the first alone are in another split of the second.
         changed: how many keys are in both with another image, or with other labels, boxes or
             attributes.
+        relabelled: how many of those have other labels, and are the same else.
         same_order: whether examples that are in both come in the same order.
         examples: some keys, with what is the matter.
     """
@@ -41,7 +43,9 @@ class SplitDifference:
     records: tuple[int, int]
     only_a: int
     only_b: int
+    moved: int
     changed: int
+    relabelled: int
     same_order: bool
     examples: tuple[str, ...]
 
@@ -77,7 +81,7 @@ def diff(
     """Compare keys, labels, boxes, attributes and images, as both tables of records have them.
 
     Images are compared by the hash of their bytes, which no shard is read for; or, if one data set
-    stores arrays of pixels, pixel for pixel. Takes about 50 bytes of memory an example.
+    stores arrays of pixels, pixel for pixel. Takes about 70 bytes of memory an example.
 
     Raises:
         DatasetError: there is no intact manifest or table, or only a part of a data set.
@@ -94,15 +98,20 @@ def diff(
         for split in other.splits
         if split not in own.splits
     ]
-    splits = []
+    rows: list[dict[str, NDArray[np.void]]] = [{}, {}]
     for split in both[0].splits:
-        if split in both[1].splits:
-            rows = [_rows(each, split, hashes=not pixels) for each in both]
-            for each, own in zip(both, rows, strict=True):
-                steps = _add_pixels(own, each, split, max_pixels, threads) if pixels else [len(own)]
+        for each, found in zip(both, rows, strict=True):
+            if split in each.splits:
+                found[split] = own = _rows(each, split, hashes=not pixels)
+                shared = pixels and split in both[1].splits
+                steps = _add_pixels(own, each, split, max_pixels, threads) if shared else [len(own)]
                 for done in steps:
                     progress(done)
-            splits.append(_compare(both, split, rows))
+    for split in both[1].splits:
+        if split not in rows[1]:
+            rows[1][split] = _rows(both[1], split, hashes=not pixels)
+            progress(len(rows[1][split]))
+    splits = [_compare(both, split, rows) for split in both[0].splits if split in both[1].splits]
     return Difference(tuple(splits), tuple(missing), pixels)
 
 
@@ -124,8 +133,10 @@ def _rows(sealed: SealedSet, split: str, *, hashes: bool) -> NDArray[np.void]:
         found = table.rows(first, first + len(rows), columns)
         for number, (key, xxh3, labels, boxes, *values) in enumerate(found):
             known = [it for it in zip(own, values, strict=True) if it[1] is not None]
-            said = (labels, boxes or [], known, xxh3 if hashes else "")
-            rows[number] = _hash(str(key).encode()), _hash(repr(said).encode())
+            said = (boxes or [], known, xxh3 if hashes else "")
+            rows[number] = tuple(
+                map(_hash, (str(key).encode(), repr(labels).encode(), repr(said).encode()))
+            )
     return rows
 
 
@@ -147,18 +158,26 @@ def _add_pixels(
         yield from pool.map(add, range(len(records.ends)))
 
 
-def _compare(both: list[SealedSet], split: str, rows: list[NDArray[np.void]]) -> SplitDifference:
-    a, b = rows
+def _compare(
+    both: list[SealedSet], split: str, rows: list[dict[str, NDArray[np.void]]]
+) -> SplitDifference:
+    a, b = (found[split] for found in rows)
     # Numbers of the examples that both have, matched pairwise; of a repeated key, the first.
     _, at_a, at_b = np.intersect1d(a["key"], b["key"], return_indices=True)
     in_order = np.argsort(at_a)
     at_a, at_b = at_a[in_order], at_b[in_order]
-    changed = at_a[a["content"][at_a] != b["content"][at_b]]
+    shown = a["content"][at_a] != b["content"][at_b]
+    labelled = a["labels"][at_a] != b["labels"][at_b]
+    relabelled, changed = at_a[labelled & ~shown], at_a[shown]
     only_a = np.setdiff1d(np.arange(len(a)), at_a)
     only_b = np.setdiff1d(np.arange(len(b)), at_b)
+    others = [found["key"] for name, found in rows[1].items() if name != split]
+    has_moved = np.isin(a["key"][only_a], np.concatenate([a["key"][:0], *others]))
     kinds = (
-        (f"only in {both[0].out}", both[0], only_a),
+        (f"only in {both[0].out}", both[0], only_a[~has_moved]),
+        (f"in another split of {both[1].out}", both[0], only_a[has_moved]),
         (f"only in {both[1].out}", both[1], only_b),
+        ("other labels", both[0], relabelled),
         ("another image, or something else is said of it", both[0], changed),
     )
     return SplitDifference(
@@ -166,7 +185,9 @@ def _compare(both: list[SealedSet], split: str, rows: list[NDArray[np.void]]) ->
         records=(len(a), len(b)),
         only_a=len(only_a),
         only_b=len(only_b),
-        changed=len(changed),
+        moved=int(has_moved.sum()),
+        changed=len(changed) + len(relabelled),
+        relabelled=len(relabelled),
         same_order=bool(np.all(np.diff(at_b) > 0)),
         examples=tuple(
             f"{what}: {_key(sealed, split, at)}"

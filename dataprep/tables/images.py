@@ -74,13 +74,14 @@ _FIRST_UNMATCHED: Final = """
 select status, count(*), list(key order by split, key)[:$shown] from unmatched group by status
 """
 
-_LEFT_OUT: Final = f"""
+LEFT_OUT: Final = f"""
 select count(*), printf('%032x', coalesce(bit_xor(md5_number(concat(split, chr(0), key))), 0)), (
     select count(*) from named anti join places
     on places.name = named.name and places.named_split is not distinct from named.split
     where split is null or {_WANTED})
 from excluded
 """
+"""How many images are left out, a digest of them, and how many names are of none."""
 
 _KNOWN: Final = """
 create temp table known as
@@ -112,10 +113,12 @@ from {table} group by split order by split
 
 _CHOSEN: Final = "select * from fresh where split in getvariable('splits')"
 
-_FIRST_OF_THEM: Final = f"""
-{_CHOSEN} qualify row_number() over (partition by split order by {HASH}) <= {{most}}
+FIRST_OF_THEM: Final = f"""
+{_CHOSEN} qualify row_number() over (partition by {{within}} order by {HASH}) <= {{most}}
 """
-_SHARE: Final = "ceil(count(*) over (partition by split) * $share / $of)"
+"""Those of the splits whose hashes are the smallest."""
+SHARE: Final = "ceil(count(*) over (partition by {within}) * $share / $of)"
+"""How many that are of a share."""
 
 # Of splits in which anything has a class, and of classes that anything has.
 _LACKING: Final = """
@@ -244,7 +247,7 @@ class Images:
         """What --exclude leaves out; None if there is none."""
         if self.exclude is None:
             return None
-        return ExcludedNames(*self.rows(_LEFT_OUT, self._wanted)[0])
+        return ExcludedNames(*self.rows(LEFT_OUT, self._wanted)[0])
 
     def write_unmatched(self, path: Path) -> None:
         """All of them, as CSV; whole or not at all."""
@@ -302,8 +305,9 @@ class Images:
             most, values = "$limit", {"limit": limit}
             if isinstance(limit, str):
                 share, of = (Fraction(limit[:-1]) / 100).as_integer_ratio()
-                most, values = _SHARE, {"share": share, "of": of}
-            query = f"create temp table chosen as {_FIRST_OF_THEM.format(most=most)}"
+                most, values = SHARE.format(within="split"), {"share": share, "of": of}
+            first = FIRST_OF_THEM.format(most=most, within="split")
+            query = f"create temp table chosen as {first}"
             self.database.execute(query, {"seed": seed, **values})
         self._has_chosen = True
 

@@ -26,9 +26,8 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
@@ -44,29 +43,14 @@ from dataprep.system.job_limits import usable_cores
 from dataprep.system.regular_files import read_regular
 from dataprep.system.state_files import is_intact, read_state, write_state
 from dataprep.tables.arrow import blocks, order_rows
-from dataprep.tables.database import Database, column_list, open_database, tables
+from dataprep.tables.database import Database, column_list
 from dataprep.tables.images import HASH, Images
-from dataprep.tables.records import KEPT_COLUMNS, RecordsTable
 from dataprep_schemas.manifest import Shuffle
 from dataprep_schemas.state import StoredOrder
 from dataprep_schemas.tables import ORDER
 
 _BLOCK: Final = 1 << 16  # rows
 _KEPT: Final = 4  # blocks that a process keeps: its threads are usually in the same one
-
-RECORDED_COLUMNS: Final = ("file_row_number", "key", "container", "xxh3", *KEPT_COLUMNS)
-"""What an order of a finished data set has of each image besides ``labels`` and its own columns.
-
-``file_row_number`` is the row of the table of records, from 0.
-"""
-
-# As the images of an index are: names of classes, and no shard yet.
-_RECORDED: Final = """
-create view fresh as
-select * exclude (shard, position) replace (classes as labels) from {table}
-where position is not null or status = 'rejected';
-create view chosen as from fresh
-"""
 
 # Two sorts, and only the second has whole rows in it: the first gives each hash its rank.
 _RANKED: Final = f"""
@@ -126,50 +110,6 @@ def shuffled(
         yield pa.Table.from_batches([batch])
 
 
-@contextmanager
-def open_recorded(table: Path, scratch: Path, *, rows: int) -> Iterator[Database]:
-    """A database whose ``fresh`` and ``chosen`` are the images that a finished set's shards had.
-
-    Args:
-        table: of the data set's records.
-        scratch: a directory for what does not fit into memory.
-        rows: how many there are.
-    """
-    with open_database(scratch, [table], rows=rows) as database:
-        database.execute(_RECORDED.format(table=tables([table], numbered=True)))
-        yield database
-
-
-def recorded_columns(own: Sequence[str]) -> str:
-    """The columns of an order of recorded images, as SQL over ``chosen`` and ``label_sets``.
-
-    Args:
-        own: the data set's own columns.
-    """
-    return f"numbers as labels, {column_list((*RECORDED_COLUMNS, *own))}"
-
-
-def as_recorded(
-    table: RecordsTable, rows: range, sizes: Sequence[int], own: Sequence[str]
-) -> Iterator[pa.Table]:
-    """The same of the images of a finished data set, in the order that they have there.
-
-    Args:
-        rows: theirs in its table of records.
-        sizes: how many images each shard gets.
-        own: the data set's own columns.
-    """
-    shards = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
-    numbers = np.arange(rows.start, rows.stop)
-    names = ["labels", *RECORDED_COLUMNS[1:], *own]
-    at = 0
-    for part in table.between(rows.start, rows.stop, names):
-        here = slice(at, at + len(part))
-        placed = part.add_column(0, "shard", pa.array(shards[here]))
-        yield placed.add_column(2, RECORDED_COLUMNS[0], pa.array(numbers[here]))
-        at += len(part)
-
-
 def write_order(
     directory: Path,
     ordered: Iterable[pa.Table],
@@ -182,7 +122,7 @@ def write_order(
     """Keep the order of a split's images.
 
     Args:
-        ordered: of `shuffled` or `as_recorded`.
+        ordered: of `shuffled`, or `dataprep.tables.selection.as_recorded`.
         token: identifies what the order is made from; see `order_is_current`.
     """
     _state_path(directory, split).unlink(missing_ok=True)

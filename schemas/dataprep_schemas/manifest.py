@@ -128,13 +128,43 @@ class Excluded(Value, frozen=True):
     digest: Digest
 
 
+class Selected(Value, frozen=True, omit_defaults=True):
+    """What was taken of a data set, and what was changed; empty where nothing was.
+
+    Attributes:
+        splits: those taken.
+        where: a condition in SQL over its table of records.
+        sample: a share of each split, ``1/10``.
+        stratified: whether that is a share of each set of labels.
+        excluded: the file of the images that were left out.
+        relabelled: that of the labels that images got.
+        split_by: the column that tells the split.
+        name: what is before its keys.
+    """
+
+    splits: tuple[SplitName, ...] = ()
+    where: Text = ""
+    sample: Annotated[str, Meta(pattern=f"^[0-9]{{1,20}}/[0-9]{{1,20}}{_END}")] = ""
+    stratified: bool = False
+    excluded: Sha256 | None = None
+    relabelled: Sha256 | None = None
+    split_by: Text = ""
+    name: Text = ""
+
+
 class Ancestor(Value, frozen=True, omit_defaults=True):
-    """A data set that was converted; with its recipe if images were made anew from it."""
+    """A data set that was converted, or that something was selected from.
+
+    Attributes:
+        image: its recipe, if images were made anew from it.
+        selected: None if it was taken as it is, in its order.
+    """
 
     manifest_sha256: Sha256
     sink: SinkConfig
     versions: Versions
     image: ImageRecipe | None = None
+    selected: Selected | None = None
 
 
 class Identity(Value, frozen=True, kw_only=True, omit_defaults=True):
@@ -149,7 +179,8 @@ class Identity(Value, frozen=True, kw_only=True, omit_defaults=True):
         unmatched: of the raw data.
         counts: what the scan counted, by what it is.
         excluded: null if nothing was left out.
-        lineage: the data sets that this one was converted from, the latest first.
+        lineage: the data sets that this one was made from, the latest first; where there were
+            several, each is followed by its own.
         versions: of what shapes the bytes; of a data set that grew, those of the last time.
     """
 

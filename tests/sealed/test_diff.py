@@ -76,7 +76,7 @@ def test_a_changed_example_is_named(cli: Cli, tiny: Made, changed: Changed) -> N
     assert result.out.splitlines()[:2] == [
         f"train: another image, or something else is said of it: {key_of(tiny)}",
         f"train: 0 only in {tiny.out}, 0 only in {other}, "
-        "1 with another image, other labels, boxes or attributes",
+        "0 with other labels, 1 with another image, boxes or attributes",
     ]
     assert "validation: the same 6 examples" in result.out
     assert f"{tiny.out} and {other} do not hold the same examples" in result.error

@@ -1,0 +1,345 @@
+"""The images of finished data sets, chosen and changed by SQL, as an order is made of them.
+
+What decides where an image goes, its key, split and labels, is in the table of records, and so is
+what a condition is about. Columns that a job needs beside those of the table have a space in their
+names, which no column of a data set has.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from dataprep.errors import DatasetError, UsageError
+from dataprep.system.messages import counted, printable, some_of
+from dataprep.system.regular_files import read_regular
+from dataprep.tables.database import Database, column_list, identifier, open_database, rows, tables
+from dataprep.tables.exclude import leave_out
+from dataprep.tables.images import FIRST_OF_THEM, LEFT_OUT, SHARE
+from dataprep.tables.records import KEPT_COLUMNS
+from dataprep_schemas.manifest import Input
+from dataprep_schemas.state import ExcludedNames
+
+SOURCE: Final = "source number"
+ROW: Final = "row number"
+STORED_KEY: Final = "stored key"
+STORED_LABELS: Final = "stored labels"
+
+RECORDED_COLUMNS: Final = (
+    *(SOURCE, ROW, STORED_KEY, STORED_LABELS),
+    *("key", "container", "xxh3", *KEPT_COLUMNS),
+)
+"""What an order of images of finished sets has of each besides ``labels`` and its own columns.
+
+Which of the sets it is in, and in which row of its table of records, both from 0; and the key and
+the labels that it has there, where it is to have others.
+"""
+
+_BATCH: Final = 1 << 16  # rows
+_SHOWN: Final = 5
+
+_OF_SOURCE: Final = """
+select {number}::integer as "source number", file_row_number as "row number",
+    * exclude (file_row_number)
+from {table} where position is not null{rejected}
+"""
+
+_FOUND: Final = """
+create view found as
+select key as "stored key", labels as "stored labels",
+    * exclude (shard, position) replace (classes as labels) from taken
+"""
+
+_RELABELLED: Final = """
+create temp table relabelled as
+select images.split, images.key, wanted.labels from wanted join images
+on images.key = wanted.key and (wanted.split is null or wanted.split = images.split)
+"""
+
+_CHANGED: Final = """
+create view fresh as
+select images.* replace (
+    {key} as key, {split} as split,
+    coalesce(relabelled.labels, images.labels) as labels
+) from images left join relabelled using (split, key)
+"""
+
+_TWICE: Final = """
+select split, key, list(distinct "source number") from fresh
+group by split, key having count(*) > 1 order by split, key limit 1
+"""
+
+_DIGEST: Final = """
+select split, count(*), coalesce(sum(bytes), 0)::bigint, printf('%032x', bit_xor(md5_number(concat(
+    key, chr(0), bytes, chr(0), array_to_string(labels, '|'), chr(0), boxes::varchar, chr(0), xxh3
+)))) from chosen group by split order by split
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What is taken of finished data sets, and what is changed.
+
+    Attributes:
+        splits: those taken; None: all.
+        where: a condition in SQL over the table of records; None: none.
+        sample: the share of each split that is taken, by the smallest hashes.
+        stratify: whether that is a share of each split's each set of labels.
+        exclude: a file of images to leave out; see `dataprep.tables.exclude`.
+        relabel: a CSV of the labels that images are to have.
+        split_by: the column that tells the split; None: images stay in theirs.
+        names: of the sets, which are put before keys; empty: keys stay.
+    """
+
+    splits: tuple[str, ...] | None = None
+    where: str | None = None
+    sample: Fraction | None = None
+    stratify: bool = False
+    exclude: Path | None = None
+    relabel: Path | None = None
+    split_by: str | None = None
+    names: tuple[str, ...] = ()
+
+
+@contextmanager
+def open_selection(
+    found: Sequence[Path], scratch: Path, *, rows: int, rejected: bool
+) -> Iterator[Database]:
+    """A database with the table ``recorded``: the images of finished sets, one after the other.
+
+    Args:
+        found: their tables of records.
+        scratch: a directory for what does not fit into memory.
+        rows: about how many images there are.
+        rejected: whether those that could not be used are among them.
+    """
+    more = " or status = 'rejected'" * rejected
+    parts = [
+        _OF_SOURCE.format(number=number, table=tables([path], numbered=True), rejected=more)
+        for number, path in enumerate(found)
+    ]
+    with open_database(scratch, found, rows=rows) as database:
+        database.execute(f"create view recorded as {' union all by name '.join(parts)}")
+        yield database
+
+
+def take(
+    database: Database, chosen: Selection, known: Sequence[str], *, several: bool = False
+) -> None:
+    """Make the table ``fresh`` of what is taken, with names of classes as its labels.
+
+    Args:
+        known: identifiers of all classes that there may be.
+        several: whether there are several data sets.
+
+    Raises:
+        UsageError: the condition, a column or a file cannot be used.
+        DatasetError: two images would have the same name.
+    """
+    _take(database, chosen)
+    if chosen.exclude is None:
+        database.execute("create view images as from found")
+    else:
+        leave_out(database, chosen.exclude)
+    wanted = _no_labels() if chosen.relabel is None else _read_labels(chosen.relabel, known)
+    database.register("content", wanted)
+    database.execute("create temp table wanted as from content")
+    database.unregister("content")
+    database.execute(_RELABELLED)
+    if chosen.relabel is not None:
+        _check_relabelled(database, chosen.relabel)
+    key = "images.key"
+    if chosen.names:
+        database.execute("set variable names = $names", {"names": [*chosen.names]})
+        key = "getvariable('names')[images.\"source number\" + 1] || '/' || images.key"
+    split = f"images.{identifier(chosen.split_by)}" if chosen.split_by else "images.split"
+    database.execute(_CHANGED.format(key=key, split=f"{split}::varchar"))
+    for name, one, places in rows(database, _TWICE) if several or chosen.split_by else ():
+        remedy = "leave one out with --exclude, or keep their splits"
+        if len(places) > 1:
+            remedy = "give each data set a name, which is put before its keys: a=SRC b=SRC"
+        where = f"{printable(name)}: {printable(one)}" if name else printable(one)
+        raise DatasetError(f"{where} would be there twice; {remedy}")
+
+
+def _take(database: Database, chosen: Selection) -> None:
+    import duckdb
+
+    columns = [name for name, *_ in rows(database, "describe recorded") if " " not in name]
+    if chosen.split_by and chosen.split_by not in columns:
+        raise UsageError(f"--split_by {printable(chosen.split_by)}: {_no_column(columns)}")
+    taken = database.view("recorded")
+    if chosen.splits is not None:
+        database.execute("set variable splits = $splits", {"splits": [*chosen.splits]})
+        taken = taken.filter("split in getvariable('splits')")
+    try:
+        if chosen.where:
+            taken = taken.filter(chosen.where)
+        taken.create_view("taken")
+        database.execute(_FOUND)
+        rows(database, "select 1 from found limit 1")
+    except (duckdb.BinderException, duckdb.ParserException, duckdb.Error) as error:
+        what = " ".join(str(error).split("LINE")[0].split())
+        raise UsageError(f"--where: {printable(what)[:300]}; {_no_column(columns)}") from error
+
+
+def _no_column(columns: Sequence[str]) -> str:
+    return f"the columns are {', '.join(columns)}"
+
+
+def _check_relabelled(database: Database, path: Path) -> None:
+    """Every line of the file is about one image.
+
+    Raises:
+        UsageError: names some that are not.
+    """
+    found = rows(
+        database,
+        "select wanted.key, count(relabelled.key) from wanted left join relabelled "
+        "on relabelled.key = wanted.key and (wanted.split is null or wanted.split = "
+        "relabelled.split) group by wanted.split, wanted.key having count(relabelled.key) <> 1 "
+        "order by all",
+    )
+    if found:
+        names = some_of([f"{printable(key)} ({counted(number, 'image')})" for key, number in found])
+        raise UsageError(
+            f"--relabel {path}: {counted(len(found), 'line')} not about one image that is taken: "
+            f"{names}; correct or remove them"
+        )
+
+
+_NOTHING: Final = pa.schema(
+    [("split", pa.string()), ("key", pa.string()), ("labels", pa.list_(pa.string()))]
+)
+
+
+def _no_labels() -> pa.Table:
+    return _NOTHING.empty_table()
+
+
+def _read_labels(path: Path, known: Sequence[str]) -> pa.Table:
+    """The lines of a CSV with the columns key, label or labels, and perhaps split.
+
+    Raises:
+        UsageError: it cannot be read, or names a class that there is not.
+    """
+    classes, found = {*known}, []
+    try:
+        lines = csv.reader(io.StringIO(read_regular(path).decode("utf-8-sig"), newline=""))
+        header = [name.strip() for name in next(lines, [])]
+        column = next((name for name in ("labels", "label") if name in header), "")
+        if "key" not in header or not column:
+            raise UsageError(
+                f"--relabel {path}: expected a CSV with the columns key, label and perhaps split; "
+                f"found {', '.join(map(printable, header))[:200] or 'nothing'}"
+            )
+        for cells in filter(None, lines):
+            row = dict(zip(header, cells, strict=True))
+            labels = sorted(filter(None, map(str.strip, row[column].split("|"))))
+            if unknown := [label for label in labels if label not in classes]:
+                raise UsageError(
+                    f"--relabel {path}, line {lines.line_num}: no class "
+                    f"{printable(unknown[0])}; --classes gives another list of them"
+                )
+            found.append({"split": row.get("split") or None, "key": row["key"], "labels": labels})
+    except (OSError, UnicodeDecodeError, csv.Error, ValueError) as error:
+        raise UsageError(f"--relabel {path} cannot be used: {error}") from error
+    return pa.Table.from_pylist(found, schema=_NOTHING)
+
+
+def sample(database: Database, chosen: Selection, splits: Sequence[str], seed: int) -> None:
+    """Make the table ``chosen`` of `take`'s ``fresh``; call `number_label_sets` before.
+
+    Args:
+        splits: those that there are.
+    """
+    database.execute("set variable splits = $splits", {"splits": [*splits]})
+    if chosen.sample is None:
+        database.execute("create view chosen as from fresh")
+        return
+    share, of = chosen.sample.as_integer_ratio()
+    within = "split, labels" if chosen.stratify else "split"
+    query = FIRST_OF_THEM.format(most=SHARE.format(within=within), within=within)
+    values = {"seed": seed, "share": share, "of": of}
+    database.execute(f"create temp table chosen as {query}", values)
+
+
+def summaries(database: Database) -> dict[str, Input]:
+    """Of each split of ``chosen``: images, their bytes as they are stored, a digest of them."""
+    return {split: Input(*rest) for split, *rest in rows(database, _DIGEST)}
+
+
+def splits(database: Database) -> list[str]:
+    """Those that ``fresh`` has, sorted."""
+    return [split for (split,) in rows(database, "select distinct split from fresh order by split")]
+
+
+def left_out(database: Database) -> ExcludedNames:
+    """What ``--exclude`` leaves out."""
+    return ExcludedNames(*rows(database, LEFT_OUT, {"wanted": None})[0])
+
+
+def count_relabelled(database: Database) -> int:
+    """How many images get other labels than they have."""
+    query = "select count(*) from fresh join label_sets using (split, labels) where numbers <> "
+    return int(rows(database, query + '"stored labels"')[0][0])
+
+
+def excluded(database: Database) -> pa.Table:
+    """What a file of images left out, as records."""
+    return database.sql(
+        "select key, split, 'excluded' as status from excluded order by split, key"
+    ).to_arrow_table()
+
+
+def recorded_columns(own: Sequence[str]) -> str:
+    """The columns of an order of recorded images, as SQL over ``chosen`` and ``label_sets``.
+
+    Args:
+        own: the data set's own columns.
+    """
+    changed = {
+        STORED_KEY: 'nullif("stored key", key) as "stored key"',
+        STORED_LABELS: 'nullif("stored labels", numbers) as "stored labels"',
+    }
+    taken = [changed.get(name) or column_list([name]) for name in RECORDED_COLUMNS]
+    return ", ".join(["numbers as labels", *taken, *map(identifier, own)])
+
+
+def as_recorded(
+    database: Database, split: str, sizes: Sequence[int], columns: str
+) -> Iterator[pa.Table]:
+    """These columns of the images of a split, with their ``shard``, in the order that they have.
+
+    Args:
+        sizes: how many images each shard gets.
+    """
+    shards = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
+    query = (
+        f"select {columns} from chosen join label_sets using (split, labels) "
+        'where split = $split order by "source number", "row number"'
+    )
+    at = 0
+    for batch in database.sql(query, params={"split": split}).to_arrow_reader(_BATCH):
+        here = pa.array(shards[at : at + len(batch)])
+        yield pa.Table.from_batches([batch]).add_column(0, "shard", here)
+        at += len(batch)
+
+
+def renumbered(
+    before: Sequence[tuple[str, str]], now: Sequence[tuple[str, str]]
+) -> Mapping[int, int]:
+    """The number that each class has now, by the one that it had; empty if all have theirs."""
+    if [name for name, _ in before] == [name for name, _ in now][: len(before)]:
+        return {}
+    numbers = {name: number for number, (name, _) in enumerate(now)}
+    return {at: numbers[name] for at, (name, _) in enumerate(before) if name in numbers}

@@ -1,0 +1,237 @@
+"""``dataprep select``: what comes out is what would have been prepared so from the raw data."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dataprep
+from tests.conftest import FORMATS, Cli, Made, Raw, Shelf, hashes, leftovers, make, rows_of
+
+KINDS = ("tfrecord", "recordio", "lmdb", "webdataset", "hdf5", "parquet", "arrayrecord")
+DIFFERENT = {"manifest.json", "records.parquet"}
+
+
+def write_csv(path: Path, rows: Iterable[Sequence[object]]) -> Path:
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows(rows)
+    return path
+
+
+def select(cli: Cli, *words: object) -> str:
+    result = cli("select", *words, "--workers", 1)
+    assert result.code == 0, result
+    return result.out + result.err
+
+
+def refused(cli: Cli, *words: object) -> str:
+    result = cli("select", *words, "--workers", 1)
+    assert result.code in (1, 2), result
+    return result.error
+
+
+def shards(out: Path) -> dict[str, str]:
+    return {name: digest for name, digest in hashes(out).items() if name not in DIFFERENT}
+
+
+def manifest(out: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((out / "manifest.json").read_bytes())
+    return found
+
+
+def without(found: dict[str, Any]) -> dict[str, Any]:
+    """What must be the same of a set that was prepared and one that was selected."""
+    return {
+        name: value
+        for name, value in found.items()
+        if name not in ("input", "lineage", "records_table", "sha256")
+    }
+
+
+def keys(out: Path, split: str = "train") -> list[str]:
+    return [example.key for example in dataprep.open(out, split)]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_what_is_left_is_as_if_only_that_had_been_prepared(
+    cli: Cli, tiny: Made, shelf: Shelf, tmp_path: Path, name: str
+) -> None:
+    names = write_csv(
+        tmp_path / "exclude.csv",
+        [("split", "key"), *(("train", key) for key in keys(tiny.out)[::5])],
+    )
+    options = (*FORMATS[name], "--exclude", names, "--num_shards", "train=2,validation=1")
+    prepared = make(Raw(tiny.raw.path, ("--workers", "1")), tmp_path / "prepared", *options)
+    out = tmp_path / "out"
+    said = select(cli, shelf(name).out, "--to", out, *options)
+    assert "5 images left out (--exclude)" in said
+    assert leftovers(out) == []
+    assert shards(out) == shards(prepared.out)
+    assert without(manifest(out)) == without(manifest(prepared.out))
+    stored = [row for row in rows_of(prepared.out) if row["status"] != "excluded"]
+    assert [row for row in rows_of(out) if row["status"] != "excluded"] == stored
+    assert cli("verify", out, "--level", "decode").code == 0
+
+
+def test_other_labels_are_as_if_the_folders_had_had_them(
+    cli: Cli, tiny: Made, tmp_path: Path
+) -> None:
+    moved = keys(tiny.out)[:7]
+    raw = tmp_path / "raw"
+    shutil.copytree(tiny.raw.path, raw)
+    listed = {row["key"]: row for row in rows_of(tiny.out) if row["split"] == "train"}
+    classes = sorted({row["classes"][0] for row in listed.values()})
+    wanted = {key: next(it for it in classes if it != listed[key]["classes"][0]) for key in moved}
+    listing = [("path", "label"), *((f"{key}", row["classes"][0]) for key, row in listed.items())]
+    changed = [(path, wanted.get(path, label)) for path, label in listing]
+    files = tmp_path / "files"
+    for example in dataprep.open(tiny.out, "train"):
+        (files / example.key).parent.mkdir(parents=True, exist_ok=True)
+        (files / example.key).write_bytes(example.encoded)
+    outs = [tmp_path / "before", tmp_path / "after"]
+    for out, lines in zip(outs, (listing, changed), strict=True):
+        table = write_csv(tmp_path / f"{out.name}.csv", lines)
+        words = ("--num_shards", 3, "--workers", 1)
+        result = cli("folder", "--raw", files, "--out", out, "--listing", table, *words)
+        assert result.code == 0, result
+    labels = write_csv(tmp_path / "labels.csv", [("key", "label"), *wanted.items()])
+    chosen = tmp_path / "chosen"
+    said = select(cli, outs[0], "--to", chosen, "--relabel", labels, "--num_shards", 3)
+    assert "7 images with other labels (--relabel)" in said
+    assert shards(chosen) == shards(outs[1])
+    assert without(manifest(chosen)) == without(manifest(outs[1]))
+    assert rows_of(chosen) == rows_of(outs[1])
+    difference = dataprep.diff(outs[0], chosen)
+    assert [split.relabelled for split in difference.splits] == [7]
+    assert not difference.same
+
+
+def test_a_share_is_that_of_a_smaller_preparation_and_nested(
+    cli: Cli, tiny: Made, tmp_path: Path
+) -> None:
+    words = ("--num_shards", "train=2,validation=1")
+    prepared = make(
+        Raw(tiny.raw.path, ("--workers", "1")), tmp_path / "a", "--limit", "30%", *words
+    )
+    select(cli, tiny.out, "--to", tmp_path / "b", "--sample", "0.3", *words)
+    assert shards(tmp_path / "b") == shards(prepared.out)
+    select(cli, tiny.out, "--to", tmp_path / "c", "--sample", "50%", "--stratify")
+    found = [row["classes"] for row in rows_of(tmp_path / "c") if row["split"] == "train"]
+    assert [found.count([name]) for name in sorted({it[0] for it in found})] == [4, 4, 4]
+    assert {*keys(tmp_path / "b")} < {*keys(tiny.out)}
+
+
+def test_of_several_one_is_made_with_their_classes_joined_by_name(
+    cli: Cli, folders: Made, tmp_path: Path
+) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    classes = sorted({row["classes"][0] for row in rows_of(folders.out)})
+    select(cli, folders.out, "--to", first, "--where", f"classes[1] = '{classes[0]}'")
+    select(cli, folders.out, "--to", second, "--where", f"classes[1] <> '{classes[0]}'")
+    both = tmp_path / "both"
+    select(cli, second, first, "--to", both, "--num_shards", "train=3,test=2")
+    assert shards(both) == shards(folders.out)
+    lineage = manifest(both)["lineage"]
+    shas = [it["manifest_sha256"] for it in lineage]
+    assert shas[::2] == [manifest(second)["sha256"], manifest(first)["sha256"]]
+    assert shas[1] == shas[3] == manifest(folders.out)["sha256"]
+    again = refused(cli, folders.out, second, "--to", tmp_path / "twice")
+    assert "would be there twice; give each data set a name" in again
+    named = tmp_path / "named"
+    select(cli, f"all={folders.out}", f"two={second}", "--to", named)
+    found = {key.partition("/")[0] for key in keys(named)}
+    assert found == {"all", "two"}
+    assert len(keys(named)) == len(keys(folders.out)) + len(keys(second))
+
+
+def test_the_split_may_be_a_column(cli: Cli, radiographs: Made, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    attributes = [name for name, _ in manifest(radiographs.out)["examples"]["attributes"]]
+    column = next(name for name in attributes if "view" in name)
+    select(cli, radiographs.out, "--to", out, "--split_by", column)
+    there = {row[column] for row in rows_of(radiographs.out) if row["position"] is not None}
+    assert {*manifest(out)["splits"]} == there
+    assert all(row["split"] == row[column] for row in rows_of(out) if row["position"] is not None)
+    assert dataprep.diff(radiographs.out, out).same is False
+
+
+def test_a_list_of_classes_renumbers_them(cli: Cli, folders: Made, tmp_path: Path) -> None:
+    classes = [name for name, _ in manifest(folders.out)["classes"]]
+    file = tmp_path / "classes.txt"
+    file.write_text("\n".join(f"{name}\tthe {name}" for name in reversed(classes)))
+    out = tmp_path / "out"
+    select(cli, folders.out, "--to", out, "--classes", file)
+    for example in dataprep.open(out, "train"):
+        assert example.class_name == f"the {example.synset}"
+        assert example.labels == (classes[::-1].index(example.synset),)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--where", "colour = 1"), "colour"),
+        (("--where", "key = "), "--where"),
+        (("--where", "true) or (true"), "--where"),
+        (("--where", "(select count(*) from read_text('/etc/hostname')) > 0"), "--where"),
+        (("--where", "key in (select * from read_csv('/etc/passwd'))"), "--where"),
+        (("--where", "key = 'no such key'"), "no image is taken"),
+        (("--split_by", "nothing"), "the columns are"),
+        (("--split_by", "reason"), "an empty cell"),
+        (("--num_shards", "test=1"), "the splits are"),
+    ],
+)
+def test_what_cannot_be_taken_is_refused_in_one_line(
+    cli: Cli, tiny: Made, tmp_path: Path, words: tuple[str, ...], said: str
+) -> None:
+    found = refused(cli, tiny.out, "--to", tmp_path / "out", *words)
+    assert said in found
+    assert "\n" not in found.strip()
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ([("key", "label"), ("no such key", "n01440764")], "1 line not about one image"),
+        ([("key", "label"), ("{key}", "no such class")], "line 2: no class no such class"),
+        ([("name", "label"), ("{key}", "n01440764")], "expected a CSV with the columns"),
+        ([("key", "label"), ("{key}",)], "cannot be used"),
+        ([("key", "label"), ("{key}", "n01440764"), ("{key}", "n01443537")], "about one image"),
+    ],
+)
+def test_a_list_of_labels_that_is_wrong_is_refused(
+    cli: Cli, tiny: Made, tmp_path: Path, lines: list[tuple[str, ...]], said: str
+) -> None:
+    key = keys(tiny.out)[0]
+    file = write_csv(
+        tmp_path / "labels.csv", [[cell.format(key=key) for cell in line] for line in lines]
+    )
+    assert said in refused(cli, tiny.out, "--to", tmp_path / "out", "--relabel", file)
+    assert not (tmp_path / "out" / "manifest.json").exists()
+
+
+def test_it_is_resumed_and_another_selection_is_refused(
+    cli: Cli, tiny: Made, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    words = (tiny.out, "--to", out, "--num_shards", "train=3,validation=1")
+    select(cli, *words, "--where", "position > 0")
+    before = hashes(out)
+    shutil.rmtree(out / "train")
+    (out / "manifest.json").unlink()
+    assert "3 to make" in select(cli, *words, "--where", "position > 0")
+    assert hashes(out) == before
+    assert "--overwrite" in refused(cli, *words, "--where", "position > 1")
+
+
+def test_the_same_from_python(tiny: Made, tmp_path: Path) -> None:
+    made = dataprep.select(tiny.out, to=tmp_path / "out", sample=0.5, num_shards={"train": 2})
+    assert made.records == 15
+    named = dataprep.select({"a": tiny.out, "b": made.out}, to=tmp_path / "both", sink="recordio")
+    assert named.records == 45
+    assert named.manifest.sink.name == "recordio"
