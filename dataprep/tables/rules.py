@@ -127,7 +127,8 @@ def check_kept(database: Database, *, sizes: bool) -> None:
             others = f", and {counted(number - 1, 'other image')}" if number > 1 else ""
             raise SourceError(
                 f"{split}: {printable(key)} {said}{others}; --append only adds: bring back what "
-                "was there, or use --overwrite to make the data set of what there is now"
+                "was there, leave images out of the finished data set with `dataprep select`, or "
+                "use --overwrite to make the data set of what there is now"
             )
 
 
