@@ -62,7 +62,7 @@ def prepare_options(dataset: type[Dataset]) -> list[Option]:
         *in_section("Input", [*input_, *own]),
         *in_section("Output", [*output, *_sink("tfrecord"), *_sealing(), _layout("OUT")]),
         *in_section("Images", _images()),
-        *in_section("Order", _order()),
+        *in_section("Order", [*_order(), _folds()]),
         *_machine(),
         *_cluster(),
     ]
@@ -262,6 +262,14 @@ def _order() -> list[Option]:
         choice("shuffle", ["stratified", "global", "none"], None, shuffle),
         number("seed", "N", "Random seed of the shuffle.", least=0, default=0),
     ]
+
+
+def _folds() -> Option:
+    text = (
+        "Number the images of each split 0 to K-1 for cross-validation, as the attribute fold. "
+        "Folds have about as many of every label each, and no group is in two."
+    )
+    return number("folds", "K", text, least=2)
 
 
 def _images() -> list[Option]:

@@ -115,6 +115,7 @@ def _check_same_options(grown: SealedSet, request: Request, dataset: Dataset) ->
         dataset=request.dataset,
         dataset_config=dict(dataset.config()),
         seed=request.seed,
+        folds=request.folds,
         shuffle={name: request.shuffle_of(name) for name in grown.manifest.splits},
         image=request.recipe.config(),
         sink=SinkConfig(sink.name, dict(sink.config())),

@@ -178,7 +178,7 @@ def what_differs(
             option = "--sink_option " + rest.replace("config.", "") + "="
         elif name == "dataset":
             option = "data set "
-        elif first in ("seed", "limit", "layout", "shuffle", "num_shards"):
+        elif first in ("seed", "limit", "folds", "layout", "shuffle", "num_shards"):
             option = f"--{first} {rest}=" if rest else f"--{first} "
         elif name in ("excluded", "excluded.digest"):
             option, old, new = "--exclude ", old and "a list", new and "another list"

@@ -189,6 +189,10 @@ def _plan(
         UsageError: the shard counts do not fit, or the format cannot hold such a data set.
     """
     info = describe_examples(summary.classes, request.recipe, raw.dataset)
+    if request.folds is not None:
+        if "fold" in (name.lower() for name, _ in info.attributes):
+            raise UsageError("--folds: the images have an attribute fold already; rename it")
+        info = replace(info, attributes=(*info.attributes, ("fold", "int")))
     kept = kept_info(info, request.load_sink(), raw.report)
     splits = tuple(
         SplitJob(
@@ -207,6 +211,7 @@ def _plan(
         dataset_config=dict(raw.dataset.config()),
         seed=request.seed,
         limit=request.limit,
+        folds=request.folds,
         shuffle={split.name: split.shuffle for split in splits},
         image=request.recipe.config(),
         classes_sha256=digest_of(info.classes),

@@ -92,6 +92,7 @@ class Request(OutputRequest):
     shuffle: Shuffle | None = None
     seed: int = 0
     limit: int | str | None = None
+    folds: int | None = None
     exclude: Path | None = None
     index_dir: Path | None = None
     append: bool = False

@@ -50,6 +50,7 @@ def open_images(
         request.splits,
         request.exclude,
         None if grown is None else Workspace(grown.out).records,
+        request.folds,
     )
 
 

@@ -18,6 +18,8 @@ from dataprep.system.messages import printable
 from dataprep.tables.arrow import check_index
 from dataprep.tables.database import Database, column_list, open_database, rows, tables
 from dataprep.tables.exclude import leave_out
+from dataprep.tables.folds import NAME as FOLD
+from dataprep.tables.folds import number_folds
 from dataprep.tables.label_sets import number_label_sets
 from dataprep.tables.records import RecordsTable
 from dataprep.tables.rules import check_listed_once
@@ -85,7 +87,7 @@ from excluded
 
 _KNOWN: Final = """
 create temp table known as
-select split, key, status, classes, bytes from {table}
+select split, key, status, classes, bytes{fold} from {table}
 where position is not null or status = 'rejected';
 create view fresh as
 select * from images anti join known using (split, key);
@@ -141,6 +143,7 @@ class Images:
         wanted: the splits asked for; None: all.
         exclude: a file of images to leave out; see `dataprep.tables.exclude`.
         known: the table of records of a data set that is to grow; None if there is none.
+        folds: how many the images of a split are put in; None: none.
     """
 
     paths: Sequence[Path]
@@ -150,6 +153,7 @@ class Images:
     wanted: Sequence[str] | None
     exclude: Path | None = None
     known: Path | None = None
+    folds: int | None = None
     _has_chosen: bool = field(default=False, init=False)
     _stack: ExitStack = field(default_factory=ExitStack, init=False)
 
@@ -198,7 +202,8 @@ class Images:
             database.execute("create view fresh as select * from images")
         else:
             RecordsTable(self.known.parent, None).close()  # its columns are ours
-            database.execute(_KNOWN.format(table=tables([self.known])))
+            fold = f", {FOLD}" if self.folds else ""
+            database.execute(_KNOWN.format(table=tables([self.known]), fold=fold))
         return database
 
     @property
@@ -299,16 +304,24 @@ class Images:
         number_label_sets(self.database, splits, classes, multilabel=multilabel)
         # A view takes no parameters.
         self.database.execute("set variable splits = $splits", {"splits": [*splits]})
+        name = "chosen" if self.folds is None else "unfolded"
         if limit is None:
-            self.database.execute(f"create view chosen as {_CHOSEN}")
+            self.database.execute(f"create view {name} as {_CHOSEN}")
         else:
             most, values = "$limit", {"limit": limit}
             if isinstance(limit, str):
                 share, of = (Fraction(limit[:-1]) / 100).as_integer_ratio()
                 most, values = SHARE.format(within="split"), {"share": share, "of": of}
             first = FIRST_OF_THEM.format(most=most, within="split")
-            query = f"create temp table chosen as {first}"
+            query = f"create temp table {name} as {first}"
             self.database.execute(query, {"seed": seed, **values})
+        if self.folds is not None:
+            grows = self.known is not None
+            number_folds(self.database, self.folds, "images" if grows else name, grows=grows)
+            self.database.execute(
+                f"create view chosen as select {name}.*, {FOLD} from {name} "
+                "join folded using (split, key)"
+            )
         self._has_chosen = True
 
     def lacking(self) -> dict[str, list[str]]:

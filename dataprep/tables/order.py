@@ -195,7 +195,8 @@ def order_columns(found: Images) -> str:
         special["box_labels"] = _NUMBERED
     names = [name for name in ORDER if name != "shard"]
     taken = [special.get(name) or column_list([name]) for name in names]
-    return ", ".join([*taken, *map(column_list, ([name] for name in found.attributes))])
+    own = [*found.attributes, *(["fold"] if found.folds else [])]
+    return ", ".join([*taken, *map(column_list, ([name] for name in own))])
 
 
 def _state_path(directory: Path, split: str) -> Path:

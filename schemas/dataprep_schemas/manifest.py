@@ -174,6 +174,7 @@ class Identity(Value, frozen=True, kw_only=True, omit_defaults=True):
         dataset: e.g. ``imagenet``.
         dataset_config: the data set's own options, such as how it was split.
         limit: images of each split that were taken at most, or a share of them, ``10%``.
+        folds: how many the images of a split were put in.
         shuffle: by split, how the images were put in order when they came from the raw data.
         classes_sha256: of the list of classes.
         unmatched: of the raw data.
@@ -188,6 +189,7 @@ class Identity(Value, frozen=True, kw_only=True, omit_defaults=True):
     dataset_config: Options
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)]
     limit: Positive | Annotated[str, Meta(pattern=f"^[0-9.e-]+%{_END}")] | None = None
+    folds: Positive | None = None
     shuffle: dict[SplitName, Shuffle]
     image: ImageRecipe
     classes_sha256: Sha256
