@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     )
     from dataprep.api.contents import Contents, inspect
     from dataprep.api.progress import Progress
+    from dataprep.api.questions import sql
     from dataprep.api.review import Linted, card, lint, report
     from dataprep.jobs.status import JobStatus
     from dataprep.sealed.diff import Difference
@@ -55,6 +56,7 @@ __all__ = [
     "prepare",
     "report",
     "select",
+    "sql",
     "stage",
     "status",
     "verify",
@@ -74,24 +76,42 @@ _WHERE: Final = {
     "Records": "dataprep.sealed.records",
     "SealedSet": "dataprep.sealed.set",
     "Verified": "dataprep.sealed.verify",
+    "sql": "dataprep.api.questions",
 }
 
 
-def open(path: str | os.PathLike[str], split: str = "train") -> Records:  # noqa: A001  # dataprep.open
-    """One split of a finished data set, in whatever format, to be read.
+def open(  # noqa: A001  # dataprep.open
+    path: str | os.PathLike[str],
+    split: str = "train",
+    *,
+    where: str | None = None,
+    limit: int | None = None,
+    sample: float | None = None,
+    stratify: bool = False,
+) -> Records:
+    """One split of a finished data set, in whatever format, to be read; or what is chosen of it.
 
     Args:
         path: the directory that holds ``manifest.json``.
         split: its name.
+        where: a condition in SQL on the columns of ``records.parquet``: ``"view = 'PA'"``.
+        limit: only the first so many.
+        sample: only this share of what `where` leaves, ``0.1``: the images with the lowest hashes
+            of split and key, so that a smaller share is part of a larger one. Of a node's part of
+            a data set, what is there of the share of all.
+        stratify: sample each class, or set of labels, alike.
 
     Raises:
-        dataprep.errors.DatasetError: there is no intact manifest there.
-        dataprep.errors.UsageError: no such split, or a format that is not installed.
+        dataprep.errors.DatasetError: there is no intact manifest there, or what is chosen from,
+            ``records.parquet``, cannot be read.
+        dataprep.errors.UsageError: no such split, a format that is not installed, or a condition
+            that is none.
     """
     from dataprep.sealed.records import Records
     from dataprep.sealed.set import SealedSet
 
-    return Records(SealedSet.read(Path(path)), split)
+    sealed = SealedSet.read(Path(path))
+    return Records(sealed, split, where=where, limit=limit, sample=sample, stratify=stratify)
 
 
 def __getattr__(name: str) -> object:

@@ -53,6 +53,7 @@ _COMMANDS = {
     "report": "Write an HTML page about a data set: numbers, images, findings.",
     "select": "Choose, relabel, re-split or merge data sets, without the raw data.",
     "sinks": "List the installed formats.",
+    "sql": "Ask one or more data sets in SQL.",
     "stage": "Copy a data set to every node's local storage, checked on the way.",
     "status": "Show the state of a running, dead or finished job.",
     "stripe": "Set the Lustre layout of a directory before it is filled.",

@@ -148,7 +148,7 @@ def _add_pixels(
 
     def add(shard: int) -> int:
         start, stop = records.start(shard), records.ends[shard]
-        for number, example in enumerate(records.between(start, stop), start=start):
+        for number, example in enumerate(records.take(range(start, stop)), start=start):
             pixels = pixels_of(example, max_pixels)
             said = rows["content"][number].tobytes() + repr(pixels.shape).encode()
             rows["content"][number] = _hash(said + pixels.tobytes())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import threading
 from bisect import bisect_right
@@ -25,6 +26,8 @@ _Read = TypeVar("_Read")
 
 if TYPE_CHECKING:
     import numpy as np
+    import pandas as pd  # type: ignore[import-untyped,import-not-found,unused-ignore]  # no dependency of ours
+    import pyarrow as pa
     from numpy.typing import NDArray
 
     from dataprep.sealed.torch import TorchDataset
@@ -38,9 +41,14 @@ _INHERITED: list[object] = []  # readers of the parent process, kept so that not
 
 
 class Records(Sequence[Example]):
-    """The examples of one split, or a consecutive part of them, in the order they were written.
+    """The examples of one split, or those chosen of them, in the order they were written.
 
     Of a node's part of a data set, those of the shards that are there, numbered from 0.
+
+    Args:
+        sealed: the data set.
+        split: which of its splits.
+        where: and the rest: which examples, as `dataprep.open` has it.
 
     May be used from several threads, and pickled or forked into other processes: each opens the
     files for itself, at its first read, and at most 32 shards at a time. They are closed by
@@ -53,17 +61,37 @@ class Records(Sequence[Example]):
         sink: the format.
 
     Raises:
-        UsageError: no such split, or a format that is not installed.
+        UsageError: no such split, a format that is not installed, or a choice that cannot be made.
+        DatasetError: the table of records, from which is chosen, cannot be read.
     """
 
-    def __init__(self, sealed: SealedSet, split: str) -> None:
+    def __init__(
+        self,
+        sealed: SealedSet,
+        split: str,
+        *,
+        where: str | None = None,
+        limit: int | None = None,
+        sample: float | None = None,
+        stratify: bool = False,
+    ) -> None:
         self._all = FinishedSplit(sealed, split)
         self.out, self.split = self._all.out, self._all.split
         self.info, self.sink = self._all.info, self._all.sink
-        rows = first_rows(sealed.manifest)[self.split]
+        present, rows = sealed.splits[self.split], first_rows(sealed.manifest)[self.split]
         self._table = sealed.manifest.records_table
-        self._first_rows = [rows[number] for number in sealed.splits[self.split].numbers]
-        self._range = range(len(self._all))
+        self._first_rows = [rows[number] for number in present.numbers]
+        self._numbers: range | NDArray[np.integer[Any]] = range(len(self._all))
+        _check_choice(limit, sample, stratify=stratify)
+        if where is not None or sample is not None:
+            from dataprep.tables.questions import chosen_rows
+
+            # A share is one of the whole split: of a shared data set, all nodes together have it.
+            every = range(rows[0], rows[0] + present.whole.records)
+            choice: dict[str, Any] = {"where": where, "sample": sample, "stratify": stratify}
+            found = chosen_rows(self.out, self._table, every, **choice)
+            self._numbers = self._moved(found, self._first_rows, self._starts)
+        self._numbers = self._numbers[:limit]
         self._keys: dict[str, int] | None = None
         self._open = _OpenShards()
 
@@ -91,6 +119,34 @@ class Records(Sequence[Example]):
             found[number, labels] = 1
         return found
 
+    @property
+    def table(self) -> pa.Table:
+        """Their rows of ``records.parquet``, in order, as an Arrow table; no image is read.
+
+        Raises:
+            DatasetError: the table cannot be read.
+        """
+        import pyarrow as pa
+
+        from dataprep_schemas.tables import schema_of
+
+        with RecordsTable(self.out, self._table) as table:
+            schema = schema_of("records", table.attributes)
+            return pa.concat_tables([schema.empty_table(), *table.take(self._rows())])
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The same as a data frame of pandas.
+
+        Raises:
+            ImportError: pandas is not installed.
+            DatasetError: the table cannot be read.
+        """
+        try:
+            import pandas  # noqa: F401  # Arrow's own line says less
+        except ImportError as error:
+            raise ImportError("to_pandas needs pandas: install it, or use `table`") from error
+        return self.table.to_pandas()
+
     def to_torch(self, transform: Callable[[Any], Any] | None = None) -> TorchDataset:
         """A map-style `torch.utils.data.Dataset` of pairs of an image and its label.
 
@@ -109,7 +165,7 @@ class Records(Sequence[Example]):
 
     def __len__(self) -> int:
         """How many examples there are."""
-        return len(self._range)
+        return len(self._numbers)
 
     def __repr__(self) -> str:
         """Where and what; of a part, a line for each of the first few examples."""
@@ -135,10 +191,7 @@ class Records(Sequence[Example]):
             UsageError: the slice has another step.
         """
         if isinstance(number, slice):
-            try:
-                return self._part(self._range[number])
-            except TypeError:
-                raise _no_number(number) from None
+            return self._part(number)
         index = self._index(number)
         shard = bisect_right(self._all.ends, index)
         reader = self._open.here.get(shard, self._all.reader)
@@ -189,7 +242,7 @@ class Records(Sequence[Example]):
     def _index(self, number: SupportsIndex) -> int:
         """Of the whole split."""
         try:
-            return self._range[number]
+            return int(self._numbers[operator.index(number)])
         except IndexError:
             raise IndexError(
                 f"{self.out} {self.split}: no example {number} of {len(self)}"
@@ -205,7 +258,7 @@ class Records(Sequence[Example]):
 
     def __iter__(self) -> Iterator[Example]:
         """Every example in order, checking whatever the format lets one check."""
-        return self._all.between(self._range.start, self._range.stop)
+        return self._all.take(self._numbers)
 
     def number_of(self, key: str) -> int:
         """The number of the example with this key; the first call reads all keys of the table.
@@ -247,7 +300,7 @@ class Records(Sequence[Example]):
         Raises:
             UsageError: there is no such rank, or no such way.
         """
-        return self._part(self._range[part_of(len(self), rank, world_size, uneven)])
+        return self._part(part_of(len(self), rank, world_size, uneven))
 
     def close(self) -> None:
         """Close what this thread has open; reading opens it again.
@@ -264,11 +317,15 @@ class Records(Sequence[Example]):
         """Close."""
         self.close()
 
-    def _part(self, numbers: range) -> Self:
-        if numbers.step != 1:
+    def _part(self, wanted: slice) -> Self:
+        try:
+            start, stop, step = wanted.indices(len(self))
+        except TypeError:
+            raise _no_number(wanted) from None
+        if step != 1:
             raise UsageError("a part of a data set is consecutive: slices need the step 1")
         part = copy(self)  # which shares what is open
-        part._range, part._keys = range(numbers.start, max(numbers.start, numbers.stop)), None
+        part._numbers, part._keys = self._numbers[start:stop], None
         return part
 
     def _labels(self) -> Iterator[list[int]]:
@@ -288,13 +345,52 @@ class Records(Sequence[Example]):
     def _column(self, name: str) -> Iterator[Any]:
         """A column of the table of records."""
         with RecordsTable(self.out, self._table) as table:
-            for shard, row in enumerate(self._first_rows):
-                begin = self._all.start(shard)
-                first = max(self._range.start, begin)
-                last = min(self._range.stop, self._all.ends[shard])
-                if first < last:
-                    rows = table.rows(row + first - begin, row + last - begin, [name])
-                    yield from (value for (value,) in rows)
+            for rows in table.take(self._rows(), [name]):
+                yield from rows.column(name).to_pylist()
+
+    def _rows(self) -> NDArray[np.integer[Any]]:
+        """Their rows in the table of records."""
+        import numpy as np
+
+        numbers = self._numbers
+        if isinstance(numbers, range):
+            numbers = np.arange(numbers.start, numbers.stop)
+        return self._moved(numbers, self._starts, self._first_rows)
+
+    @property
+    def _starts(self) -> list[int]:
+        """The number of each shard's first example."""
+        return [0, *self._all.ends[:-1]]
+
+    def _moved(
+        self, numbers: NDArray[np.integer[Any]], before: list[int], after: list[int]
+    ) -> NDArray[np.integer[Any]]:
+        """Ascending numbers where shards begin at `before`, as those where they begin at `after`.
+
+        What is in no shard that is here is left out.
+        """
+        import numpy as np
+
+        sizes = np.diff([0, *self._all.ends])
+        first = np.searchsorted(numbers, before)
+        last = np.searchsorted(numbers, np.add(before, sizes))
+        # A node reads millions of examples in several processes, each of which has these.
+        kind = np.min_scalar_type(max(after, default=0) + len(self._all))
+        found = np.empty((last - first).sum(), kind)
+        done = 0
+        for begin, end, old, new in zip(first, last, before, after, strict=True):
+            found[done : done + end - begin] = numbers[begin:end].astype(np.int64) + (new - old)
+            done += end - begin
+        return found
+
+
+def _check_choice(limit: int | None, sample: float | None, *, stratify: bool) -> None:
+    if limit is not None and limit < 1:
+        raise UsageError(f"limit={limit}: expected how many, 1 or more")
+    if sample is not None and not 0 < sample <= 1:
+        raise UsageError(f"sample={sample}: expected a share, above 0 and up to 1, such as 0.1")
+    if stratify and sample is None:
+        raise UsageError("stratify=True says how to sample; give sample=0.1, say, too")
 
 
 def _no_number(number: object) -> TypeError:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dataprep.errors import SinkError
 from dataprep.sealed.set import SealedSet
 from dataprep.system.messages import unreadable
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from dataprep.sinks import ShardReader
     from dataprep.sinks.example import Example
 
@@ -60,20 +64,22 @@ class FinishedSplit:
         except OSError as error:
             raise SinkError(str(unreadable(str(error.filename or paths[0]), error))) from error
 
-    def between(self, start: int, stop: int) -> Iterator[Example]:
-        """Examples ``start`` to ``stop - 1`` in order; whole shards are read from end to end.
+    def take(self, numbers: Sequence[int] | NDArray[np.integer[Any]]) -> Iterator[Example]:
+        """Examples with these numbers, which ascend; whole shards are read from end to end.
 
         Raises:
             SinkError: one is damaged, as far as the format lets one check that.
         """
+        done = 0
         for shard, end in enumerate(self.ends):
-            begin = self.start(shard)
-            first, last = max(start, begin), min(stop, end)
-            if first >= last:
+            stop = bisect_left(numbers, end)
+            if done == stop:
                 continue
+            begin = self.start(shard)
             # A reader of its own: whoever iterates may read by number in between.
             with self.reader(shard) as reader:
-                if (first, last) == (begin, end):
+                if stop - done == end - begin:
                     yield from reader
                 else:
-                    yield from (reader[number - begin] for number in range(first, last))
+                    yield from (reader[int(number) - begin] for number in numbers[done:stop])
+            done = stop

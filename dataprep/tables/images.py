@@ -115,12 +115,11 @@ from {table} group by split order by split
 
 _CHOSEN: Final = "select * from fresh where split in getvariable('splits')"
 
-FIRST_OF_THEM: Final = f"""
-{_CHOSEN} qualify row_number() over (partition by {{within}} order by {HASH}) <= {{most}}
+_FIRST_OF_THEM: Final = f"""
+{_CHOSEN} qualify row_number() over (partition by split order by {HASH}) <= {{most}}
 """
-"""Those of the splits whose hashes are the smallest."""
-SHARE: Final = "ceil(count(*) over (partition by {within}) * $share / $of)"
-"""How many that are of a share."""
+SHARE: Final = "ceil(count(*) over (partition by split) * $share / $of)"
+"""How many images of a split its share is: as many as are at least that."""
 
 # Of splits in which anything has a class, and of classes that anything has.
 _LACKING: Final = """
@@ -311,9 +310,8 @@ class Images:
             most, values = "$limit", {"limit": limit}
             if isinstance(limit, str):
                 share, of = (Fraction(limit[:-1]) / 100).as_integer_ratio()
-                most, values = SHARE.format(within="split"), {"share": share, "of": of}
-            first = FIRST_OF_THEM.format(most=most, within="split")
-            query = f"create temp table {name} as {first}"
+                most, values = SHARE, {"share": share, "of": of}
+            query = f"create temp table {name} as {_FIRST_OF_THEM.format(most=most)}"
             self.database.execute(query, {"seed": seed, **values})
         if self.folds is not None:
             grows = self.known is not None

@@ -7,6 +7,7 @@ is known; then what is not in the data set, by status, split and key. The column
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -21,7 +22,9 @@ from dataprep.system.state_files import file_sha256
 from dataprep_schemas.tables import RECORDS
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
+    from numpy.typing import NDArray
     from pyarrow import parquet
 
     from dataprep_schemas.manifest import RecordsFile
@@ -116,17 +119,38 @@ class RecordsTable:
         Raises:
             DatasetError: they are damaged, or not there.
         """
-        wanted = (self._ends[-1] if self._ends else 0) if stop is None else stop
-        at = start
+        last = (self._ends[-1] if self._ends else 0) if stop is None else stop
+        yield from self.take(range(start, last), columns)
+
+    def take(
+        self,
+        numbers: Sequence[int] | NDArray[np.integer[Any]],
+        columns: Sequence[str] | None = None,
+    ) -> Iterator[pa.Table]:
+        """The rows with these numbers, which ascend, some at a time.
+
+        Raises:
+            DatasetError: they are damaged, or not there.
+        """
+        import numpy as np
+
+        done = 0
         for group, end in enumerate(self._ends):
-            begin = self._ends[group - 1] if group else 0
-            if begin <= at < min(end, wanted):
+            stop = bisect_left(numbers, end)
+            if done < stop:
+                begin = self._ends[group - 1] if group else 0
                 with _readable(self.path):
                     table = _row_group(self._file, group, columns)
-                yield table.slice(at - begin, min(end, wanted) - at)
-                at = min(end, wanted)
-        if at < wanted:
-            raise DatasetError(f"{self.path} has no row {at:,}; `dataprep verify` names bad files")
+                first, size = numbers[done] - begin, stop - done
+                if numbers[stop - 1] - begin == first + size - 1:
+                    yield table.slice(first, size)
+                else:
+                    yield table.take(np.asarray(numbers[done:stop]) - begin)
+                done = stop
+        if done < len(numbers):
+            raise DatasetError(
+                f"{self.path} has no row {numbers[done]:,}; `dataprep verify` names bad files"
+            )
 
     def rows(self, start: int, stop: int, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         """The same, each row as a tuple of these columns."""

@@ -24,7 +24,8 @@ from dataprep.system.messages import counted, printable, some_of
 from dataprep.system.regular_files import read_regular
 from dataprep.tables.database import Database, column_list, identifier, open_database, rows, tables
 from dataprep.tables.exclude import leave_out
-from dataprep.tables.images import FIRST_OF_THEM, LEFT_OUT, SHARE
+from dataprep.tables.images import HASH, LEFT_OUT, SHARE
+from dataprep.tables.questions import explained
 from dataprep.tables.records import KEPT_COLUMNS
 from dataprep_schemas.manifest import Input
 from dataprep_schemas.state import ExcludedNames
@@ -76,6 +77,19 @@ select images.* replace (
 _TWICE: Final = """
 select split, key, list(distinct "source number") from fresh
 group by split, key having count(*) > 1 order by split, key limit 1
+"""
+
+# The image of rank r, from 0, of the n of a label set has its turn at (r + s) / n, where s, from 0
+# to 1, is a hash of the set: so each gives its share, within 1, however many are taken.
+_TURN: Final = f"""
+(row_number() over (partition by split, labels order by {HASH}) - 1
+    + md5_number_lower(labels::varchar) / 18446744073709551616.0
+) / count(*) over (partition by split, labels)
+"""
+_SAMPLED: Final = f"""
+create temp table chosen as
+select * exclude ("sampling turn") from (select *, {{turn}} as "sampling turn" from fresh)
+qualify row_number() over (partition by split order by "sampling turn", {HASH}) <= {SHARE}
 """
 
 _DIGEST: Final = """
@@ -176,24 +190,20 @@ def _take(database: Database, chosen: Selection) -> None:
 
     columns = [name for name, *_ in rows(database, "describe recorded") if " " not in name]
     if chosen.split_by and chosen.split_by not in columns:
-        raise UsageError(f"--split_by {printable(chosen.split_by)}: {_no_column(columns)}")
+        raise UsageError(
+            f"--split_by: there is no column {printable(chosen.split_by)}; expected one of "
+            f"{', '.join(columns)}"
+        )
     taken = database.view("recorded")
     if chosen.splits is not None:
         database.execute("set variable splits = $splits", {"splits": [*chosen.splits]})
         taken = taken.filter("split in getvariable('splits')")
-    try:
-        if chosen.where:
-            taken = taken.filter(chosen.where)
+    with explained(lambda: columns):
+        if chosen.where is not None:
+            taken = taken.filter(duckdb.SQLExpression(chosen.where))
         taken.create_view("taken")
         database.execute(_FOUND)
         rows(database, "select 1 from found limit 1")
-    except (duckdb.BinderException, duckdb.ParserException, duckdb.Error) as error:
-        what = " ".join(str(error).split("LINE")[0].split())
-        raise UsageError(f"--where: {printable(what)[:300]}; {_no_column(columns)}") from error
-
-
-def _no_column(columns: Sequence[str]) -> str:
-    return f"the columns are {', '.join(columns)}"
 
 
 def _check_relabelled(database: Database, path: Path) -> None:
@@ -267,10 +277,8 @@ def sample(database: Database, chosen: Selection, splits: Sequence[str], seed: i
         database.execute("create view chosen as from fresh")
         return
     share, of = chosen.sample.as_integer_ratio()
-    within = "split, labels" if chosen.stratify else "split"
-    query = FIRST_OF_THEM.format(most=SHARE.format(within=within), within=within)
-    values = {"seed": seed, "share": share, "of": of}
-    database.execute(f"create temp table chosen as {query}", values)
+    turn = _TURN if chosen.stratify else "0"
+    database.execute(_SAMPLED.format(turn=turn), {"seed": seed, "share": share, "of": of})
 
 
 def summaries(database: Database) -> dict[str, Input]:

@@ -175,13 +175,16 @@ def test_a_list_of_classes_renumbers_them(cli: Cli, folders: Made, tmp_path: Pat
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--where", "colour = 1"), "colour"),
-        (("--where", "key = "), "--where"),
-        (("--where", "true) or (true"), "--where"),
-        (("--where", "(select count(*) from read_text('/etc/hostname')) > 0"), "--where"),
-        (("--where", "key in (select * from read_csv('/etc/passwd'))"), "--where"),
+        (("--where", "colour = 1"), "there is no column 'colour'; expected one of key, split"),
+        (("--where", "key = "), "syntax error"),
+        (("--where", "true) or (true"), "syntax error"),
+        (
+            ("--where", "(select count(*) from read_text('/etc/hostname')) > 0"),
+            "Cannot access file",
+        ),
+        (("--where", "key in (select * from read_csv('/etc/passwd'))"), "Cannot access file"),
         (("--where", "key = 'no such key'"), "no image is taken"),
-        (("--split_by", "nothing"), "the columns are"),
+        (("--split_by", "nothing"), "there is no column nothing; expected one of"),
         (("--split_by", "reason"), "an empty cell"),
         (("--num_shards", "test=1"), "the splits are"),
     ],
