@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +31,8 @@ from dataprep.tables.order import shard_tables
 from dataprep.tables.records import KEPT_COLUMNS
 from dataprep.tables.selection import RECORDED_COLUMNS, renumbered
 from dataprep_schemas.state import CommitRecord
+
+_AHEAD: Final = 64  # images that are read together, and are in memory
 
 
 class _Row(NamedTuple):
@@ -223,8 +225,18 @@ class _OpenSets:
             (records, start, _), (last, stop, _) = self._place(rows[0]), self._place(rows[-1])
             if records is last and rows[0].source == rows[-1].source:
                 return iter(records[start : stop + 1])
-        places = map(self._place, rows)
-        return (records[number] for records, number, _ in places)
+        return chain.from_iterable(
+            self._together(rows[at : at + _AHEAD]) for at in range(0, len(rows), _AHEAD)
+        )
+
+    def _together(self, rows: Sequence[_Row]) -> Iterator[Example]:
+        """Those examples, which are read in the order of the files."""
+        places = [self._place(row)[:2] for row in rows]
+        found: dict[int, Iterator[Example]] = {}
+        for records in {id(records): records for records, _ in places}.values():
+            numbers = [number for own, number in places if own is records]
+            found[id(records)] = iter(records.__getitems__(numbers))
+        return (next(found[id(records)]) for records, _ in places)
 
     def _renamed(self, row: _Row, example: Example) -> Example:
         """With the key and the labels that it is to have."""
