@@ -157,9 +157,8 @@ def _command() -> str:
 
 def shown_command(command: str) -> str:
     """A stored command for others to read: without its directory, RAW and OUT for its places."""
-    _, found, typed = command.partition(" && ")
     try:
-        words = shlex.split(typed)
+        words = shlex.split(command)[3:]  # cd DIR &&
     except ValueError:  # what is not printable was escaped
         return ""
     for number, word in enumerate(words):
@@ -169,7 +168,7 @@ def shown_command(command: str) -> str:
             words[number] = f"{option}={place}"
         elif place is not None and number + 1 < len(words):
             words[number + 1] = place
-    return printable(shlex.join(words)) if found else ""
+    return printable(shlex.join(words))
 
 
 def made_by(out: Path) -> str:

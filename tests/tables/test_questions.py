@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -17,7 +18,7 @@ from pyarrow import parquet
 
 from dataprep.errors import DatasetError, UsageError
 from dataprep.system.state_files import file_sha256
-from dataprep.tables.questions import ask, chosen_rows
+from dataprep.tables.questions import _sampled, ask, chosen_rows
 from dataprep.tables.records import parquet_writer
 from dataprep_schemas.manifest import RecordsFile
 from dataprep_schemas.tables import schema_of
@@ -99,33 +100,33 @@ def test_a_share_has_the_lowest_hashes_and_smaller_ones_are_part_of_larger_ones(
 
     def half_of_md5(at: int) -> int:
         digest = hashlib.md5(b"train\0" + keys[at].encode()).digest()
-        return int.from_bytes(digest[:8], "little")
+        return int.from_bytes(digest[8:], "little")
 
     order = sorted(split, key=half_of_md5)
     shares = [chosen(*table, split, sample=share) for share in SHARES]
     assert shares == [sorted(order[: max(round(share * 200), 1)]) for share in SHARES]
     assert all({*small} <= {*large} for small, large in pairwise(shares))
     young = chosen(*table, split, where="age < 10", sample=0.5)
-    assert (len(young), {*young} <= {*chosen(*table, split, where="age < 10")}) == (12, True)
+    assert (len(young), {*young} <= {*chosen(*table, split, where="age < 10")}) == (15, True)
     assert chosen(*table, split, where="false", sample=0.5) == []
 
 
-@given(labels=st.lists(st.integers(-1, 6), min_size=1, max_size=120))
-def test_a_stratified_share_has_that_share_of_every_label_and_is_nested(
-    tmp_path_factory: pytest.TempPathFactory, labels: list[int]
+@given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 2**64 - 1)), min_size=1))
+def test_a_stratified_share_has_that_share_of_every_stratum_and_is_nested(
+    images: list[tuple[int, int]],
 ) -> None:
-    place = tmp_path_factory.mktemp("strata")
-    file = sealed(place, [row(number, label) for number, label in enumerate(labels)])
-    all_of_them, before = Counter(labels), set[int]()
-    for share in SHARES:
-        found = chosen(place, file, range(len(labels)), sample=share, stratify=True)
-        assert (len(found), before <= {*found}) == (max(round(share * len(labels)), 1), True)
-        assert found == sorted(found)
-        have = Counter(labels[at] for at in found)
-        # There is one share of which each stratum has its part, within one image.
-        most = min((have[one] + 1) / many for one, many in all_of_them.items())
-        assert all((have[one] - 1) / many <= most for one, many in all_of_them.items())
+    strata = np.array([0x9E3779B97F4A7C15 * one % 2**64 for one, _ in images], np.uint64)
+    hashes = np.array([number for _, number in images], np.uint64)
+    everywhere, before = Counter(strata.tolist()), set[int]()
+    for size in range(1, len(images) + 1):
+        found = _sampled(size, hashes, strata).tolist()
+        assert (len(found), len({*found})) == (size, size)
+        assert before <= {*found}
         before = {*found}
+        have = Counter(strata[found].tolist())
+        # There is one share of which each stratum has its part, within one image.
+        most = min((have[one] + 1) / many for one, many in everywhere.items())
+        assert all((have[one] - 1) / many <= most for one, many in everywhere.items())
 
 
 def test_a_share_does_not_depend_on_where_images_lie(tmp_path: Path) -> None:
