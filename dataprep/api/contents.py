@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from dataprep.jobs.identity import made_by
 from dataprep.sealed.part import described
 from dataprep.sealed.set import PresentSplit, SealedSet
 from dataprep.system.messages import counted, printable, sized
@@ -65,6 +66,8 @@ class Contents:
         turned: stored images with an EXIF orientation other than 1, by which what dataprep decodes
             is turned; of the whole data set, as far as its version looked.
         classes: identifier and name of every class, by number, whether or not it has images.
+        command: that made it, with RAW and OUT for its places; empty if it is not known, as of a
+            copy, or of a data set that grew.
     """
 
     out: Path
@@ -77,6 +80,7 @@ class Contents:
     noted_images: int
     turned: int
     classes: tuple[tuple[str, str], ...]
+    command: str
 
     def __str__(self) -> str:
         """A few lines a split."""
@@ -84,6 +88,8 @@ class Contents:
 
     def _lines(self) -> Iterator[str]:
         yield f"{self.out}: {self.dataset}, {self.sink}, seed {self.seed}"
+        if self.command:
+            yield f"made by: {self.command}"
         if self.part is not None:
             yield f"{self.part} is here"
         for name, split in self.splits.items():
@@ -132,4 +138,5 @@ def inspect(out: str | os.PathLike[str]) -> Contents:
         noted_images=sum(msgspec.structs.asdict(totals).values()) - totals.records,
         turned=count_reasons(out / NAME, TURNED),
         classes=manifest.classes,
+        command=made_by(out),
     )

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from dataprep.api.parameters import flag, number, option
+from dataprep.api.parameters import choice, flag, number, option
 from dataprep.cli.output import PATH, say, show
 from dataprep.errors import DatasetError, UsageError
 from dataprep.plugins import load_sink
@@ -22,12 +22,17 @@ from dataprep.system.regular_files import require_regular
 _CAFFE = "data.mdb"  # what is in an LMDB directory
 
 
-def _inspect(target: Path, records: int, sink: str | None, json: bool) -> None:
+def _inspect(target: Path, records: int, sink: str | None, json: bool, labels: str | None) -> None:
     """Show what is in a data set (OUT) or in one of its shards."""
     from dataprep.api.contents import inspect
 
     if not target.exists():
         raise DatasetError(f"{target}: no such file or directory")
+    if labels is not None:
+        from dataprep.api.label_table import label_table
+
+        say(*label_table(target, labels))
+        return
     if target.is_dir() and not (target / _CAFFE).is_file():
         contents = inspect(target)
         show(contents, json=json)
@@ -82,6 +87,10 @@ _JSON = (
     "images."
 )
 _SINK = "Format of a SHARD that has no manifest above it."
+_LABELS = (
+    "Print a table of the labels of OUT instead: of each, its images in every split, their share "
+    "of the split in percent and, where there is an attribute patient or patient_id, its patients."
+)
 command = click.Command(
     "inspect",
     params=[
@@ -89,6 +98,7 @@ command = click.Command(
         number("records", "N", "Records of a shard to show.", least=0, default=5),
         option("sink", _SINK, metavar="NAME"),
         flag("json", _JSON),
+        choice("labels", ("markdown", "csv", "latex"), None, _LABELS),
     ],
     callback=_inspect,
     help=_inspect.__doc__,

@@ -33,6 +33,11 @@ _SHOWN: Final = 4  # differences spelled out in an error; the rest are counted
 CONVERTED: Final = "the data set to convert"
 """What a conversion calls its only unit; no path, which may be written in many ways."""
 
+_PLACES: Final = {
+    **dict.fromkeys(("__raw", "__raw_data_dir"), "RAW"),
+    **dict.fromkeys(("__out", "__local_scratch_dir", "__to"), "OUT"),
+}
+
 COMPACTED: Final = "the data set to compact"
 """The same of a compaction."""
 
@@ -148,6 +153,28 @@ def _command() -> str:
         return printable(f"cd {shlex.quote(str(Path.cwd()))} && {shlex.join(['dataprep', *words])}")
     except FileNotFoundError:  # the working directory was deleted
         return ""
+
+
+def shown_command(command: str) -> str:
+    """A stored command for others to read: without its directory, RAW and OUT for its places."""
+    try:
+        words = shlex.split(command)[3:]  # cd DIR &&
+    except ValueError:  # what is not printable was escaped
+        return ""
+    for number, word in enumerate(words):
+        option, equals, _ = word.partition("=")
+        place = _PLACES.get(option.replace("-", "_"))
+        if place is not None and equals:
+            words[number] = f"{option}={place}"
+        elif place is not None and number + 1 < len(words):
+            words[number + 1] = place
+    return printable(shlex.join(words))
+
+
+def made_by(out: Path) -> str:
+    """The command that made a data set, as `shown_command`; empty if nobody wrote it down."""
+    stored = read_state(Workspace(out).job, StoredJob)
+    return "" if stored is None else shown_command(stored.command)
 
 
 def read_job(workspace: Workspace) -> StoredJob:

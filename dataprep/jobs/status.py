@@ -10,7 +10,7 @@ from typing import Literal
 
 from dataprep.errors import DatasetError
 from dataprep.jobs.commit import are_there, finished_shards, images_under_way
-from dataprep.jobs.identity import read_job
+from dataprep.jobs.identity import read_job, shown_command
 from dataprep.jobs.lock import LEASE_SECONDS, is_alive, sight
 from dataprep.jobs.workspace import Workspace
 from dataprep.sealed.part import NAME as PART
@@ -92,6 +92,8 @@ class JobStatus:
             )
         if self.command and "command" in self.description:
             lines.append(f"the command: {self.command}")
+        elif self.state == "sealed" and (shown := shown_command(self.command)):
+            lines.append(f"made by: {shown}")
         return "\n".join(map(printable, lines))
 
 

@@ -96,8 +96,8 @@ def chosen_rows(
         columns: dict[str, Any] = found.project(", ".join(wanted)).fetchnumpy()
     numbers: NDArray[np.int64] = columns[_ROW]
     if sample is not None:
-        order = _sampling_order(columns["hash"], columns.get("stratum"))
-        numbers = numbers[order[: max(round(sample * len(numbers)), 1)]]
+        size = max(round(sample * len(numbers)), 1)
+        numbers = numbers[_sampled(size, columns["hash"], columns.get("stratum"))]
     return np.sort(numbers)
 
 
@@ -126,24 +126,29 @@ def labels_by_split(
         ).fetchall()
 
 
-def _sampling_order(
-    hashes: NDArray[np.uint64], strata: NDArray[np.uint64] | None
+def _sampled(
+    size: int, hashes: NDArray[np.uint64], strata: NDArray[np.uint64] | None
 ) -> NDArray[np.int64]:
-    """The order in which images are taken, however many: by hash, or each stratum evenly.
+    """Places of so many images, in any order: those of the lowest hashes, or of each stratum alike.
 
     The image of rank r (from 0) of the n in a stratum has its turn at (r + s) / n, where s, from 0
-    to 1, is a hash of the stratum: so each gives its share, within 1, at any moment.
+    to 1, is a hash of the stratum: so each has given its share, within 1, at any moment.
     """
     import numpy as np
 
+    if len(hashes) <= size:
+        return np.arange(len(hashes))
     if strata is None:
-        return np.argsort(hashes, kind="stable")
+        return np.argpartition(hashes, size)[:size]
     order = np.lexsort((hashes, strata))
     ordered = strata[order]
-    _, starts, sizes = np.unique(ordered, return_index=True, return_counts=True)
-    ranks = np.arange(len(order)) - np.repeat(starts, sizes)
-    turns = (ranks + ordered / 2.0**64) / np.repeat(sizes, sizes)
-    return order[np.argsort(turns, kind="stable")]
+    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+    sizes = np.diff([*starts, len(order)])
+    turns = ordered / 2.0**64
+    turns += np.arange(len(order))
+    turns -= np.repeat(starts, sizes)
+    turns /= np.repeat(sizes, sizes)
+    return order[np.argpartition(turns, size)[:size]]
 
 
 @contextmanager

@@ -1,0 +1,148 @@
+"""``dataprep sql``, and ``dataprep inspect --labels``, from end to end."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from pyarrow import parquet
+
+from dataprep.jobs.identity import shown_command
+from tests.conftest import FINDINGS, Cli, Made, read_labels, write_radiographs
+
+COUNTS = "select split, count(*) as n from records where position is not null group by 1 order by 1"
+
+
+@pytest.fixture(scope="module")
+def chest(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """89 radiographs of 30 patients: raw, and prepared."""
+    place = tmp_path_factory.mktemp("chest")
+    write_radiographs(place / "raw")
+    words = ("chestxray14", "--raw", place / "raw", "--out", place / "out", "--workers", "1")
+    assert Cli()(*words).code == 0
+    return place / "raw", place / "out"
+
+
+def test_a_table_csv_and_json_of_one_set_and_of_several(cli: Cli, tiny: Made) -> None:
+    result = cli("sql", tiny.out, COUNTS)
+    assert (result.code, result.err) == (0, "")
+    assert result.out == "split        n\n----------  --\ntrain       24\nvalidation   6\n"
+    assert cli("sql", tiny.out, COUNTS, "--format", "csv").out == (
+        "split,n\ntrain,24\nvalidation,6\n"
+    )
+    assert json.loads(cli("sql", "--format", "json", tiny.out, COUNTS).out) == [
+        {"split": "train", "n": 24},
+        {"split": "validation", "n": 6},
+    ]
+    both = "select count(*) as n from a join b using (split, key)"
+    assert cli("sql", f"a={tiny.out}", f"b={tiny.out}", both).out == " n\n--\n30\n"
+
+
+def test_cells_are_what_a_terminal_may_show_and_a_program_may_read(cli: Cli, tiny: Made) -> None:
+    odd = "select 'a' || chr(27) || chr(10) || ',\"b' as c, [1, null] as l, null as n, 1.5 as d"
+    assert cli("sql", tiny.out, odd).out.splitlines()[2] == 'a\\x1b\\n,"b  [1, null]     1.5'
+    found = json.loads(cli("sql", tiny.out, odd, "--format", "json").out)
+    assert found == [{"c": 'a\x1b\n,"b', "l": [1, None], "n": None, "d": 1.5}]
+    other = "select date '2020-01-02' as t, 1000::hugeint as h, {'a': 1} as s, true as b"
+    assert json.loads(cli("sql", tiny.out, other, "--format", "json").out) == [
+        {"t": "2020-01-02", "h": 1000, "s": {"a": 1}, "b": True}
+    ]
+    assert cli("sql", tiny.out, "select key from records where false").out == "key\n---\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["{out}", "select vew from records"], "there is no column 'vew'; "),
+        (["{out}", "select hight from records"], "did you mean height? expected one of key, "),
+        (["{out}", "select * frm records"], "SQL: Parser Error: syntax error"),
+        (["{out}", "drop view records"], "expected one that selects"),
+        (["{out}", "from read_text('/etc/passwd')"], "Permission Error"),
+        (["{out}", "{out}", "select 1"], "several data sets need a name each"),
+        (["a={out}", "{out}", "select 1"], "several data sets need a name each"),
+        (["a={out}", "A={out}", "select 1"], "cannot be names of tables"),
+        (["{out}"], "Missing argument"),
+        (["{out}/nowhere", "select 1"], "no manifest.json here"),
+    ],
+)
+def test_what_is_wrong_is_one_line(cli: Cli, tiny: Made, words: list[str], line: str) -> None:
+    result = cli("sql", *(word.format(out=tiny.out) for word in words))
+    assert result.code in (1, 2)
+    assert line in result.error
+    assert "root:" not in result.out + result.err
+
+
+def test_the_table_of_labels_counts_images_and_patients(cli: Cli, chest: tuple[Path, Path]) -> None:
+    raw, out = chest
+    said = read_labels(raw)
+    rows = parquet.read_table(out / "records.parquet").to_pylist()
+    images: dict[tuple[str, str], int] = defaultdict(int)
+    patients: dict[tuple[str, str], set[object]] = defaultdict(set)
+    for row in rows:
+        about = said[row["key"]]
+        for name in (*(about.findings or ["no label"]), "total"):
+            images[row["split"], name] += 1
+            patients[row["split"], name].add(about.attributes["patient_id"])
+    lines = [*csv.DictReader(cli("inspect", out, "--labels", "csv").out.splitlines())]
+    assert [line["label"] for line in lines] == [*FINDINGS, "no label", "total"]
+    for line in lines:
+        for split in {row["split"] for row in rows}:
+            place = split, line["label"]
+            assert int(line[f"{split} n"]) == images[place]
+            assert int(line[f"{split} patients"]) == len(patients[place])
+            share = 100 * images[place] / images[split, "total"]
+            assert line[f"{split} %"] == f"{share:.1f}"
+    markdown = cli("inspect", out, "--labels", "markdown").out
+    assert "| Pleural\\_Thickening |" in markdown
+
+
+def test_names_of_labels_are_escaped(cli: Cli, tmp_path: Path, tiny: Made) -> None:
+    name = r"50 % & a_b|c #{x} $y^2 \ ~<z>*"
+    (tmp_path / "raw" / "train" / name).mkdir(parents=True)
+    Image.new("RGB", (16, 16)).save(tmp_path / "raw" / "train" / name / "0.jpg")
+    out = tmp_path / "out"
+    assert cli("folder", "--raw", tmp_path / "raw", "--out", out).code == 0
+    latex = cli("inspect", out, "--labels", "latex").out.splitlines()
+    assert latex[0] == r"\begin{tabular}{lrr}"
+    assert latex[4] == (
+        r"50 \% \& a\_b|c \#\{x\} \$y\textasciicircum{}2 \textbackslash{} "
+        r"\textasciitilde{}\textless{}z\textgreater{}* & 1 & 100.0 \\"
+    )
+    markdown = cli("inspect", out, "--labels", "markdown").out.splitlines()
+    assert markdown[2] == r"| 50 % & a\_b\|c #{x} $y^2 \\ ~\<z\>\* | 1 | 100.0 |"
+    assert "patients" not in latex[2]
+    assert cli("inspect", tmp_path / "raw", "--labels", "csv").code == 1
+
+
+def test_the_command_that_made_a_set_has_no_places(cli: Cli, tiny: Made, tmp_path: Path) -> None:
+    out = tmp_path / "a set"
+    words = [*tiny.command(out), "--seed", "3"]
+    assert cli.done(cli.start(*words, cwd=tmp_path)).code == 0
+    options = " ".join(words[5:])
+    made = f"made by: dataprep imagenet --raw_data_dir RAW --local_scratch_dir OUT {options}"
+    assert made in cli("status", out).out.splitlines()
+    assert made in cli("inspect", out).out.splitlines()
+    assert json.loads(cli("inspect", out, "--json").out)["command"] == made[len("made by: ") :]
+    (out / ".dataprep").rename(tmp_path / "gone")
+    assert "made by" not in cli("inspect", out).out
+
+
+@pytest.mark.parametrize(
+    ("stored", "shown"),
+    [
+        ("", ""),
+        ("cd / && dataprep folder --raw='/a b' --out /x", "dataprep folder --raw=RAW --out OUT"),
+        (
+            "cd / && dataprep folder --raw-data-dir a --out",
+            "dataprep folder --raw-data-dir RAW --out",
+        ),
+        ("cd '/a && b' && dataprep folder --raw a", "dataprep folder --raw RAW"),
+        ("cd / && dataprep 'folder", ""),
+    ],
+)
+def test_a_command_for_others_to_read(stored: str, shown: str) -> None:
+    assert shown_command(stored) == shown
