@@ -17,6 +17,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from dataprep.review.near import CUT, MIDDLE, MIRRORED
+
 Level = Literal["error", "warning", "note"]
 
 _SPLITS: Final = "case split when 'test' then 0 when 'train' then 2 else 1 end"
@@ -41,10 +43,12 @@ _SIDE: Final = (
 )
 _NEAR: Final = f"""
 select distance, a.split != b.split as splits, a.labels != b.labels as labels,
-       a.name || ' ~ ' || b.name || ': ' || distance || ' of 255 bits differ' as text,
+       a.name || ' ~ ' || b.name || ': ' || distance || ' of 255 bits differ' ||
+       case how when {MIRRORED} then ', mirrored' when {CUT} then ', one of them cut'
+                when {MIDDLE} then ' in the middle' else '' end as text,
        [a.image, b.image] as images
 from (
-    select distance, if(one.side.better < other.side.better, one.side, other.side) as a,
+    select distance, how, if(one.side.better < other.side.better, one.side, other.side) as a,
            if(one.side.better < other.side.better, other.side, one.side) as b
     from near join {_SIDE} one on one.number = near.a join {_SIDE} other on other.number = near.b
 )

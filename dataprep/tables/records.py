@@ -39,9 +39,9 @@ STATUSES = (*STORED, "rejected", "missing", "unlisted", "ignored", "excluded")
 
 KEPT_COLUMNS: Final = (
     *("channels", "status", "reason", "boxes"),
-    *("phash", "brightness", "contrast", "flat"),
+    *("phash", "phash_cut", "brightness", "contrast", "flat"),
 )
-"""What is known of a stored image that its shard does not say; the last four: its fingerprint."""
+"""What is known of a stored image that its shard does not say; the last five: its fingerprint."""
 
 _METADATA: Final = "metadata: "
 TURNED: Final = f"(^|; ){_METADATA}EXIF orientation"
@@ -51,7 +51,8 @@ SHALLOWER: Final = "^16-bit .*: (re-encoded|stored) as 8-bit "
 
 _ROW_BYTES: Final = 1 << 14  # of a row, on average of a group; ours have some 200
 
-_ALL_DIFFERENT = ("key", "position", "bytes", "xxh3", "phash")  # a dictionary of these is a waste
+# A dictionary of these is a waste.
+_ALL_DIFFERENT = ("key", "position", "bytes", "xxh3", "phash", "phash_cut")
 
 
 def parquet_writer(file: IO[bytes], schema: pa.Schema) -> parquet.ParquetWriter:

@@ -101,6 +101,11 @@ RECORDS: Mapping[str, tuple[str, str]] = {
         "perceptual hash of what was decoded to check or convert it: 64 hexadecimal digits; those "
         "of nearly the same pictures differ in few bits; null with --check header",
     ),
+    "phash_cut": (
+        "string",
+        "the same of the picture without 5 % at every edge, then of it without 10 %: 128 "
+        "hexadecimal digits",
+    ),
     "brightness": ("float", "mean grey level of the same, 0 to 255"),
     "contrast": ("float", "standard deviation of its grey levels"),
     "flat": ("float", "share of its most frequent grey level, 0 to 1"),

@@ -50,12 +50,14 @@ def apart(a: str, b: str) -> int:
 
 
 @contextmanager
-def images(hashes: list[str]) -> Iterator[Database]:
-    """A database of images with these hashes, each another file."""
+def images(hashes: list[str], cuts: list[str] | None = None) -> Iterator[Database]:
+    """A database of images with these hashes, each another file; no middle resembles another."""
+    random = np.random.default_rng(9)
     table = pa.table(
         {
             "number": range(len(hashes)),
             "phash": hashes,
+            "phash_cut": cuts or [random.bytes(64).hex() for _ in hashes],
             "contrast": [50.0] * len(hashes),
             "xxh3": [str(number) for number in range(len(hashes))],
         }
