@@ -209,7 +209,7 @@ def _own_option(option: DatasetOption) -> Option:
     if option.choices:
         kind = click.Choice(option.choices)
     elif option.file:
-        kind = click.Path(path_type=Path, dir_okay=False, exists=True)
+        kind = click.Path(path_type=Path, dir_okay=option.directory, exists=True)
     # Not click's own metavar, which would show choices as it normalizes them: `-` as `_`.
     metavar = f"[{'|'.join(option.choices)}]" if option.choices else option.metavar
     return Option(

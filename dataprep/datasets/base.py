@@ -16,6 +16,7 @@ from typing import ClassVar, Literal
 from dataprep.errors import SourceError, UsageError
 from dataprep.system.messages import printable, some_of
 from dataprep.tables import Scanned
+from dataprep.tables.cut import StratifiedCut
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,7 @@ class Option:
         choices: the only values there are; empty if any text will do.
         metavar: what stands for the value in ``--help``.
         file: whether it is the path of an existing file; then the data set gets it absolute.
+        directory: whether that may be a directory.
     """
 
     name: str
@@ -37,6 +39,7 @@ class Option:
     choices: tuple[str, ...] = ()
     metavar: str | None = None
     file: bool = False
+    directory: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +166,9 @@ class Dataset(ABC):
     formats: ClassVar[frozenset[Literal["JPEG", "PNG"]]] = frozenset({"JPEG"})
     """The formats, of ``JPEG`` and ``PNG``, that stay byte for byte unless the user asks for
     another; what its readers expect."""
+
+    cut: StratifiedCut | None = None
+    """How to cut the images whose split scanning leaves open; None: it does so of none."""
 
     group: ClassVar[str] = "group"
     """What `Row.group` is, for messages: ``patient``."""

@@ -14,6 +14,7 @@ from math import ceil
 from typing import Final
 
 from dataprep.errors import UsageError
+from dataprep.tables.cut import StratifiedCut
 
 _USUAL: Final = {
     "train": "train",
@@ -89,6 +90,19 @@ class Cut:
     def splits(self) -> tuple[str, ...]:
         """Those it makes, in the usual order."""
         return in_usual_order({self.rest, *(split for split, _ in self.shares)})
+
+    @property
+    def stratified(self) -> StratifiedCut:
+        """The same shares of each class; here, too, validation is at the upper end."""
+        rest = Fraction(1) - sum(share for _, share in self.shares)
+        shares = {**dict(self.shares), self.rest: rest}
+        return StratifiedCut(
+            self.seed,
+            tuple((split, shares[split]) for split in sorted(shares, key=self._from_below)),
+        )
+
+    def _from_below(self, split: str) -> tuple[bool, bool, str]:
+        return split == "validation", split == self.rest, split
 
     def split_of(self, group: str) -> str:
         """The split of a group, wherever and with whatever other groups it is found.

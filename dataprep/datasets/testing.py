@@ -241,7 +241,7 @@ def _scan_all(dataset: Dataset, raw: Path, splits: Sequence[str] | None = None) 
         parquet.write_table(index, path)
         statuses = Counter(index["status"].to_pylist())
         own = [name for name, _ in attributes]
-        with Images([path], Path(place), statuses, own, None) as all_images:
+        with Images([path], Path(place), statuses, own, None, cut=dataset.cut) as all_images:
             query = "select * from images order by split, key"
             table = all_images.database.sql(query).to_arrow_table()
     none = pa.array([[]] * len(table), pa.list_(pa.int32()))

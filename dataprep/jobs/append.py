@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from dataprep.datasets import Dataset
 from dataprep.errors import DatasetError, UsageError
+from dataprep.jobs.assigned import config_of
 from dataprep.jobs.engine import Engine, Reporter
 from dataprep.jobs.identity import identity_of, what_differs
 from dataprep.jobs.merge import merge
@@ -113,7 +114,7 @@ def _check_same_options(grown: SealedSet, request: Request, dataset: Dataset) ->
     ours = replace(
         theirs,
         dataset=request.dataset,
-        dataset_config=dict(dataset.config()),
+        dataset_config=config_of(dataset),
         seed=request.seed,
         folds=request.folds,
         shuffle={name: request.shuffle_of(name) for name in grown.manifest.splits},

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from dataprep.datasets import Dataset, Found, close_archives
 from dataprep.errors import UsageError
+from dataprep.jobs.assigned import config_of, settle_cut
 from dataprep.jobs.engine import Engine, Reporter, Workers, working
 from dataprep.jobs.identity import claim, claim_generation
 from dataprep.jobs.index_parts import check_unchanged, shared_index_directory
@@ -77,6 +78,7 @@ def found(request: Request, engine: Engine, reporter: Reporter) -> Iterator[RawD
     given = {"--index_dir": request.index_dir, "--build_dir": request.build_dir}
     places = {"--raw": request.raw} | {option: path for option, path in given.items() if path}
     with working(workspace, engine, places, what.splits or (), reporter) as workers:
+        settle_cut(request, dataset)
         yield RawData(request, dataset, what, workers, reporter.line)
 
 
@@ -208,7 +210,7 @@ def _plan(
     left_out = summary.excluded
     return job, Identity(
         dataset=request.dataset,
-        dataset_config=dict(raw.dataset.config()),
+        dataset_config=config_of(raw.dataset),
         seed=request.seed,
         limit=request.limit,
         folds=request.folds,

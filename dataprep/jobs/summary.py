@@ -51,6 +51,7 @@ def open_images(
         request.exclude,
         None if grown is None else Workspace(grown.out).records,
         request.folds,
+        dataset.cut,
     )
 
 
@@ -80,6 +81,7 @@ def summarize(
         None if request.exclude is None else _sha256(request.exclude),
         [[unit.name, part.table, part.fingerprint] for unit, part in parts.units.items()],
         "" if grown is None else grown.manifest.sha256,
+        "" if dataset.cut is None else dataset.cut.digest,
     ]
     key = digest_of(made_of)
     kept = read_state(path, ScanSummary)
@@ -261,8 +263,8 @@ def report_summary(summary: ScanSummary, report: Callable[[str], None]) -> None:
     for split, classes in summary.lacking.items():
         report(
             f"{split} has no image of {len(classes):,} of {len(summary.classes):,} classes: "
-            f"{some_of(classes)}; if shares cut the splits, a larger one or another --split_seed "
-            "may help"
+            f"{some_of(classes)}; if shares cut the splits, these are too small for every split: a "
+            "larger share may help"
         )
 
 

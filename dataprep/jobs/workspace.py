@@ -10,6 +10,7 @@
     OUT/.dataprep/index/              a table a scanned directory or archive
     OUT/.dataprep/order/              the images of every split as tables, in writing order
     OUT/.dataprep/unmatched.csv       images that are listed but missing, or there but not listed
+    OUT/.dataprep/splits.parquet  what --splits_from OUT keeps, since --overwrite deletes the table
     OUT/.dataprep/commits/            a record of each finished shard, and its rows of the table
     OUT/.dataprep/progress/           how far unfinished shards are
     OUT/.dataprep/task-…              what the workers of a run are to do
@@ -46,6 +47,7 @@ class Workspace:
         self.index = self.private / "index"
         self.order = self.private / "order"
         self.unmatched = self.private / "unmatched.csv"
+        self.kept_splits = self.private / "splits.parquet"
         self.commits = self.private / "commits"
         self.progress = self.private / "progress"
         self.lock = self.private / "lock"

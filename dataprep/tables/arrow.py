@@ -200,7 +200,7 @@ def _row_columns(
                 )
     columns: dict[str, Any] = {
         "status": pa.repeat("image", len(rows)),
-        "split": pa.repeat(split, len(rows)),
+        "split": pa.repeat(split, len(rows)) if split else None,
         **_place_columns(rows),
         "labels": _named_labels([row.labels for row in rows], classes),
     }

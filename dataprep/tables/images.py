@@ -16,6 +16,7 @@ from pyarrow.csv import write_csv
 from dataprep.system.durable_files import partial_path
 from dataprep.system.messages import printable
 from dataprep.tables.arrow import check_index
+from dataprep.tables.cut import StratifiedCut, cut_images
 from dataprep.tables.database import Database, column_list, open_database, rows, tables
 from dataprep.tables.exclude import leave_out
 from dataprep.tables.folds import NAME as FOLD
@@ -69,7 +70,8 @@ union all
 select 'unlisted', null, key, container from matched where listed_key is null
 union all
 select 'missing', split, key, container from listed
-where {_WANTED} and key not in (select listed_key from matched where listed_key is not null)
+where (($cut and split is null) or {_WANTED})
+and key not in (select listed_key from matched where listed_key is not null)
 """
 
 _FIRST_UNMATCHED: Final = """
@@ -143,6 +145,7 @@ class Images:
         exclude: a file of images to leave out; see `dataprep.tables.exclude`.
         known: the table of records of a data set that is to grow; None if there is none.
         folds: how many the images of a split are put in; None: none.
+        cut: how to cut the images that have no split; None: they are an error.
     """
 
     paths: Sequence[Path]
@@ -153,6 +156,7 @@ class Images:
     exclude: Path | None = None
     known: Path | None = None
     folds: int | None = None
+    cut: StratifiedCut | None = None
     _has_chosen: bool = field(default=False, init=False)
     _stack: ExitStack = field(default_factory=ExitStack, init=False)
 
@@ -172,14 +176,17 @@ class Images:
         ``let_in`` those fresh ones that were left out before.
         """
         rows = sum(self.statuses.values())
-        files = [*self.paths, *filter(None, [self.known])]
+        kept = None if self.cut is None else self.cut.kept
+        files = [*self.paths, *filter(None, [self.known, kept])]
         database = self._stack.enter_context(open_database(self.scratch, files, rows=rows))
         for path in self.paths:
             check_index(path, self.attributes)
         kind = "temp table" if rows <= _FEW else "view"
         database.execute(f"create {kind} parts as select * from {tables(self.paths)}")
         columns = column_list([*_OF_LIST, *_OF_PLACE, *self.attributes])
-        name = "images" if self.exclude is None else "found"
+        name = result = "images" if self.exclude is None else "found"
+        if self.cut is not None:
+            name = "uncut"
         images = _IMAGES.format(kind="view", name=name, columns=columns)
         unmatched = _UNMATCHED
         if self._has_lists:
@@ -194,7 +201,10 @@ class Images:
             images += _JOINED.format(columns=f"{of_list}, {of_place}")
             unmatched += _UNMATCHED_JOINED
         database.execute(images)
-        database.execute(unmatched, self._wanted)
+        values = {"cut": self.cut is not None} if self._has_lists else {}
+        database.execute(unmatched, {**self._wanted, **values})
+        if self.cut is not None:
+            cut_images(database, self.cut, result, self.known)
         if self.exclude is not None:
             leave_out(database, self.exclude)
         if self.known is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import random
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -179,6 +180,53 @@ def test_shares_that_leave_a_class_without_an_image_say_so(cli: Cli, tmp_path: P
     result = cli("folder", "--raw", tmp_path / "raw", "--out", tmp_path / "tenth", "--limit", "10%")
     assert result.code == 0, result
     assert manifest_of(tmp_path / "tenth")["totals"]["records"] == 10
+
+
+def splits_of(out: Path) -> dict[str, str]:
+    return {key: split for split, keys in keys_of(out).items() for key in keys}
+
+
+def test_what_is_assigned_stays_even_where_out_is_made_anew(
+    cli: Cli, folders: Made, tmp_path: Path
+) -> None:
+    raw = folders.raw.copy(tmp_path / "raw")
+    out, before = tmp_path / "out", splits_of(folders.out)
+    folders.copy(out)
+    for number in range(30):
+        Image.new("L", (8, 8), number).save(raw.path / "bar" / f"a{number}.png")
+    again = replace(raw, options=(*raw.options, "--splits_from", out))
+    assert "with --splits_from none" in cli(*again.command(out)).error
+    result = cli(*again.command(out, "--overwrite"))
+    assert result.code == 0, result
+    after = splits_of(out)
+    assert before.items() < after.items()
+    assert Counter(after.values()) == {"train": 38, "test": 16}
+    made = hashes(out)
+    assert cli(*again.command(out)).code == 0  # OUT is another by now, and what it keeps is not
+    assert hashes(out) == made
+    (tmp_path / "old.csv").write_text(
+        "key,split\n" + "".join(f"{k},{s}\n" for k, s in before.items())
+    )
+    table = replace(raw, options=(*raw.options, "--splits_from", tmp_path / "old.csv"))
+    assert cli(*table.command(tmp_path / "of_a_table")).code == 0
+    assert splits_of(tmp_path / "of_a_table") == after
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ("key,split\nbar/1.jpg,dev\n", "--fractions has no such split"),
+        ("key,split\nbar/1.jpg,test\nbar/1.jpg,train\n", "bar/1.jpg is in test and train of what"),
+        ("name,split\nbar/1.jpg,test\n", "its columns are name, split"),
+    ],
+)
+def test_assignments_that_cannot_be_kept_are_refused(
+    cli: Cli, folders: Made, tmp_path: Path, table: str, said: str
+) -> None:
+    (tmp_path / "old.csv").write_text(table)
+    result = cli(*folders.raw.command(tmp_path / "out", "--splits_from", tmp_path / "old.csv"))
+    assert result.code == 2
+    assert said in result.error
 
 
 def test_links_that_lead_nowhere_and_images_without_a_class_count_for_max_bad(

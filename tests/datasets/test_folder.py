@@ -299,10 +299,13 @@ def test_fractions_cut_by_key_whatever_the_layout(tmp_path):
     write_tree(tmp_path / "tree", files)
     write_archive(tmp_path / "tar/all.tar", files)
 
-    found = labels_of(tmp_path / "tree", fractions=FRACTIONS)
+    def cut(form, fractions=FRACTIONS, seed="0"):
+        options = {"fractions": fractions, "split_seed": seed, "stratify": "none"}
+        return labels_of(tmp_path / form, **options)
 
-    assert found == labels_of(tmp_path / "tar", fractions="test=0.1,train=0.8,validation=0.1")
-    assert found != labels_of(tmp_path / "tree", fractions=FRACTIONS, split_seed="1")
+    found = cut("tree")
+    assert found == cut("tar", "test=0.1,train=0.8,validation=0.1")
+    assert found != cut("tree", seed="1")
     assert found.keys() == {"train", "validation", "test"}
     assert sum(map(len, found.values())) == 150
     assert 90 < len(found["train"]) < 140
@@ -316,7 +319,8 @@ def test_fractions_by_folder_never_part_a_folder(tmp_path_factory, images):
     raw = tmp_path_factory.mktemp("raw")
     write_archive(raw / "all.tar", {f"class/{f}/{n}.jpg": b"x" for f, n in images})
 
-    scans = scan_all(Folder(fractions="train=0.5,test=0.5", group_by="folder"), raw)
+    options = {"fractions": "train=0.5,test=0.5", "group_by": "folder", "stratify": "none"}
+    scans = scan_all(Folder(**options), raw)
 
     splits: dict[str, set[str]] = {}
     for scan in scans:

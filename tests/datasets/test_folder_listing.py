@@ -287,7 +287,7 @@ def test_listed_images_are_cut_as_found_ones_are(tmp_path_factory, images, group
         for at, (folder, patient) in enumerate([*images, (0, "p2")])
     ]
     listing = write_listing(raw / "list.csv", rows)
-    options = {"fractions": FRACTIONS, "group_by": group_by}
+    options = {"fractions": FRACTIONS, "group_by": group_by, "stratify": "none"}
 
     found = index(raw, listing, **options)["image"]
 

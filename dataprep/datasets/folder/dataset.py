@@ -58,12 +58,15 @@ class Folder(Dataset):
     def __init__(self, **options: str) -> None:
         super().__init__(**options)
         self._wanted = parse_options(self.options)
+        if self._wanted.cut is not None and self._wanted.stratify:
+            self.cut = replace(self._wanted.cut.stratified, kept=self._wanted.splits_from)
         self.attributes: tuple[Attribute, ...] = ()  # `find` knows
 
     def config(self) -> Mapping[str, str]:
         """The options that shape the index; no paths of files."""
-        paths = ("listing", "classes")
-        return {name: value for name, value in self.options.items() if name not in paths}
+        others = ("listing", "classes", "stratify", "splits_from")
+        shaping = {name: value for name, value in self.options.items() if name not in others}
+        return {**shaping, "stratify": "labels"} if self.cut is not None else shaping
 
     @property
     def multilabel(self) -> bool:

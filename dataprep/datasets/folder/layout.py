@@ -307,7 +307,7 @@ def label_images(
     numbers: dict[str, int],
     known: ClassList | None,
 ) -> Iterator[tuple[str, Row]]:
-    """The split and the row of each image of a container.
+    """The split and the row of each image of a container; no split where all images tell.
 
     The folders below the split tell the class. An archive's images that lie in no folder have the
     archive's name as their class. Folders in an archive are splits only if every image is in one
@@ -339,7 +339,7 @@ def label_images(
         own = split_of_folder(top) if wrapped else split or options.split_name
         group = folder_of(key) if options.group_by == "folder" else ""
         if options.cut:
-            own = options.cut.split_of(group or key)
+            own = "" if options.stratify else options.cut.split_of(group or key)
         yield own, image.row(key, (numbers.setdefault(label, len(numbers)),), group=group)
     if unknown and known is not None:
         raise SourceError(

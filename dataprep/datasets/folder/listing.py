@@ -179,7 +179,9 @@ class Listing:
             group = _FOLDER
         else:  # the list says who is in which split: it may say so twice of one image
             group = "key" if "split" in self.columns else "null::varchar"
-        if options.cut is not None:
+        if options.cut is not None and options.stratify:
+            split = "null::varchar"  # for all images to tell
+        elif options.cut is not None:
             split, cut = options.cut.split_sql('coalesce("group", key)')
             values |= cut
         elif "split" in self.columns:

@@ -81,9 +81,23 @@ OPTIONS: Final = (
     ),
     Option(
         "fractions",
-        "Cut the images into splits of about these shares, which add up to 1: "
+        "Cut the images, those of each class, into splits of these shares, which add up to 1: "
         "train=0.8,validation=0.1,test=0.1.",
         metavar="SPLIT=SHARE,...",
+    ),
+    Option(
+        "stratify",
+        "labels: --fractions are shares of each class (of several labels, the rarest counts). "
+        "none: a hash alone sends each image somewhere.  [default: labels]",
+        choices=("labels", "none"),
+    ),
+    Option(
+        "splits_from",
+        "Leave what is assigned where it is, and let --fractions assign only what is new: a "
+        "finished data set, perhaps OUT itself, or a .csv or .parquet with key,split[,group].",
+        metavar="OLD",
+        file=True,
+        directory=True,
     ),
     Option("split_seed", "Random seed of --fractions.", "0", metavar="NUMBER"),
     Option(
@@ -113,6 +127,7 @@ class FolderOptions:
         attribute_columns: ``("all",)``: all that are not used otherwise.
         inside: empty for the top.
         cut: how to cut the images into splits; None: they are not cut.
+        stratify: whether they are cut when all are known, by their labels; else each by itself.
     """
 
     listing: Path | None
@@ -129,6 +144,8 @@ class FolderOptions:
     split_folders: bool
     split_name: str
     cut: Cut | None
+    stratify: bool
+    splits_from: Path | None
     group_by: str
 
     @property
@@ -162,8 +179,18 @@ def parse_options(options: Mapping[str, str]) -> FolderOptions:
         split_folders=options["split_folders"] == "auto",
         split_name=_checked(split_name, "split_name", options["split_name"]),
         cut=_cut(options["fractions"], seed) if "fractions" in options else None,
+        stratify=options.get("stratify") != "none",
+        splits_from=Path(options["splits_from"]) if "splits_from" in options else None,
         group_by=options["group_by"],
     )
+    for name in ("stratify", "splits_from"):
+        if name in options and parsed.cut is None:
+            raise UsageError(f"--{name} needs --fractions, the shares that it is about")
+    if parsed.splits_from is not None and not parsed.stratify:
+        raise UsageError(
+            "--splits_from with --stratify none: there a hash alone sends each image somewhere; "
+            "leave one of them out"
+        )
     if parsed.listing is None and parsed.group_by not in ("path", "folder"):
         raise UsageError(
             f"--group_by {printable(parsed.group_by)}: without --listing there are no columns; "
