@@ -12,7 +12,7 @@ from dataprep.datasets import Dataset, Found, close_archives
 from dataprep.errors import UsageError
 from dataprep.jobs.assigned import config_of, settle_cut
 from dataprep.jobs.engine import Engine, Reporter, Workers, working
-from dataprep.jobs.identity import claim, claim_generation
+from dataprep.jobs.identity import claim, claim_generation, is_other_job
 from dataprep.jobs.index_parts import check_unchanged, shared_index_directory
 from dataprep.jobs.job import Job, SplitJob, choose_shard_count, describe_splits, kept_info
 from dataprep.jobs.raw_images import STORED_WITH_8_BITS, RawImages
@@ -141,6 +141,9 @@ def make(raw: RawData, request: Request, grown: SealedSet | None) -> SealedSet |
         # Only now, when nothing that was asked for can be refused any more.
         units = parts.digests()
         if grown is None:
+            if request.overwrite or is_other_job(job.workspace, identity, units):
+                _choose(job, request, images)
+                _report_changes(images, dataset, request, report)
             claim(job, identity, units, overwrite=request.overwrite)
         else:
             claim_generation(job, identity, units)
@@ -237,6 +240,11 @@ def _order(
     """
     from dataprep.tables.order import order_columns
 
+    _choose(job, request, images)
+    job.shuffle(splits, token, images.database, order_columns(images), request.seed)
+
+
+def _choose(job: Job, request: Request, images: Images) -> None:
     images.choose(
         [split.name for split in job.splits],
         [name for name, _ in job.info.classes],
@@ -244,4 +252,22 @@ def _order(
         seed=request.seed,
         limit=request.limit,
     )
-    job.shuffle(splits, token, images.database, order_columns(images), request.seed)
+
+
+def _report_changes(
+    images: Images, dataset: Dataset, request: Request, report: Callable[[str], None]
+) -> None:
+    """Tell what images of the data set in OUT would not have any more, before it is deleted."""
+    if not (changed := images.changed()):
+        return
+    said = " and ".join(
+        f"{counted(number, 'image')} another {what} ({some_of(keys)})"
+        for what, number, keys in changed
+    )
+    options = {option.name for option in dataset.OPTIONS}
+    keeps = ["--classes FILE with the classes in their old order"] * ("classes" in options)
+    keeps += [f"--splits_from {request.out}"] * (dataset.cut is not None)
+    report(
+        f"{request.out} is a finished data set, and of those there this gives {said}; what keeps "
+        f"them: {', '.join([*keeps, '--append'])}"
+    )

@@ -131,6 +131,20 @@ cross join (select distinct number from found) anti join found using (split, num
 join classes using (number) group by split order by split
 """
 
+# An image of the same name in another split, and none in that, is taken for the same.
+_CHANGED: Final = """
+with old as (select split, key, labels from {table} where position is not null),
+new as (select split, key, numbers from chosen join label_sets using (split, labels)),
+moved as (
+    select key from (from old anti join new using (split, key))
+    join (from new anti join old using (split, key)) using (key)),
+changed as (
+    select 'class number' as what, key from old join new using (split, key)
+    where list_sort(coalesce(labels, [])) <> numbers
+    union all select 'split', key from moved)
+select what, count(*), list(key order by key)[:$shown] from changed group by what order by what
+"""
+
 
 @dataclass
 class Images:
@@ -146,6 +160,7 @@ class Images:
         known: the table of records of a data set that is to grow; None if there is none.
         folds: how many the images of a split are put in; None: none.
         cut: how to cut the images that have no split; None: they are an error.
+        sealed: the table of records of a data set that these images are to replace.
     """
 
     paths: Sequence[Path]
@@ -157,6 +172,7 @@ class Images:
     known: Path | None = None
     folds: int | None = None
     cut: StratifiedCut | None = None
+    sealed: Path | None = None
     _has_chosen: bool = field(default=False, init=False)
     _stack: ExitStack = field(default_factory=ExitStack, init=False)
 
@@ -177,7 +193,7 @@ class Images:
         """
         rows = sum(self.statuses.values())
         kept = None if self.cut is None else self.cut.kept
-        files = [*self.paths, *filter(None, [self.known, kept])]
+        files = [*self.paths, *filter(None, [self.known, self.sealed, kept])]
         database = self._stack.enter_context(open_database(self.scratch, files, rows=rows))
         for path in self.paths:
             check_index(path, self.attributes)
@@ -331,6 +347,15 @@ class Images:
                 "join folded using (split, key)"
             )
         self._has_chosen = True
+
+    def changed(self) -> list[tuple[str, int, list[str]]]:
+        """What the images of `sealed` would have another of, how many, and the first few.
+
+        Call it after `choose`.
+        """
+        if self.sealed is None:
+            return []
+        return self.rows(_CHANGED.format(table=tables([self.sealed])), {"shown": _SHOWN})
 
     def lacking(self) -> dict[str, list[str]]:
         """Of each split the classes that only others have; call it after `choose`."""

@@ -212,6 +212,24 @@ def test_what_is_assigned_stays_even_where_out_is_made_anew(
     assert splits_of(tmp_path / "of_a_table") == after
 
 
+def test_nothing_moves_without_a_word(cli: Cli, folders: Made, tmp_path: Path) -> None:
+    raw, out = folders.raw.copy(tmp_path / "raw"), tmp_path / "out"
+    folders.copy(out)
+    (raw.path / "airfield").rename(raw.path / "zone")  # so bar and cañon are 0 and 1 now
+    result = cli(*raw.command(out))
+    assert result.code == 1
+    said = "16 images another class number (bar/"
+    assert said in result.out
+    assert "--classes FILE with the classes in their old order, --splits_from" in result.out
+    assert hashes(out) == folders.files
+    other = replace(raw, options=(*raw.options, "--split_seed", "5"))
+    result = cli(*other.command(out, "--overwrite"))
+    assert result.code == 0
+    assert said not in result.out  # less, as some moved
+    assert "images another split (" in result.out
+    assert "another class number" not in cli(*other.command(out, "--overwrite")).out
+
+
 @pytest.mark.parametrize(
     ("table", "said"),
     [
