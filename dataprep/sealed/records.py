@@ -145,7 +145,8 @@ class Records(Sequence[Example]):
             import pandas  # noqa: F401  # Arrow's own line says less
         except ImportError as error:
             raise ImportError("to_pandas needs pandas: install it, or use `table`") from error
-        return self.table.to_pandas()
+        frame: pd.DataFrame = self.table.to_pandas()
+        return frame
 
     def to_torch(self, transform: Callable[[Any], Any] | None = None) -> TorchDataset:
         """A map-style `torch.utils.data.Dataset` of pairs of an image and its label.

@@ -31,6 +31,7 @@ Sets = Mapping[str, tuple[Path, "RecordsFile"]]
 """By the name of its table: the directory of a data set, and what its manifest says of the file."""
 
 _NAME: Final = re.compile("[A-Za-z_][A-Za-z0-9_]{0,62}")
+_ASKED: Final = '"the question"'  # no table can be called so
 _ROW: Final = "file_row_number"
 # Halves of MD5, which no version of the database or of dataprep makes differently.
 _HASH: Final = "md5_number_lower(concat(split, chr(0), key)) as hash"
@@ -54,7 +55,9 @@ def ask(sets: Sets, query: str) -> pa.Table:
                 f"{printable(query[:100])!r} is {counted(len(statements), 'statement')}, expected "
                 "one that selects: select split, count(*) from records group by split"
             )
-        return _plain(database.sql(statements[0].query).to_arrow_table())
+        # A query at the top may hold a COPY; that of a view may not, so it cannot write a table.
+        database.execute(f"create temp view {_ASKED} as {statements[0].query}")
+        return _plain(database.sql(f"from {_ASKED}").to_arrow_table())
 
 
 def chosen_rows(

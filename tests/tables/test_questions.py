@@ -27,7 +27,7 @@ SCHEMA = schema_of("records", (("view", "text"), ("age", "int")))
 SHARES = (0.001, 0.05, 0.1, 0.25, 1 / 3, 0.5, 0.9, 1.0)
 MARK = "what no query may print"
 
-# None of these is a condition on columns; {other} is a file, {new} is none yet.
+# None of these is a condition on columns; {given} is the table, {other} a file, {new} none.
 ATTACKS = (
     *("true) --", "true) /*", "true); drop view records; --", "true; drop table records", ""),
     *("true union select 1", "true limit 1", "true from records", "true, true", "*", "("),
@@ -42,6 +42,10 @@ ATTACKS = (
     "install httpfs",
     "true; copy (select 1) to '{new}'",
     "exists (copy (select 1) to '{new}')",
+    # A query at the top may hold a COPY, which would write what may be read: the table itself.
+    "exists (with a as (copy (select 1) to '{given}' (use_tmp_file false)) from a)",
+    "exists (from query('with a as (copy (select 1) to ''{given}'' (use_tmp_file 0)) from a'))",
+    "exists (from enable_logging(storage='file', storage_path='{given}'))",
     *("key = $1", "count(*) > 0", "row_number() over () = 1"),
 )
 
@@ -144,13 +148,16 @@ def test_a_share_does_not_depend_on_where_images_lie(tmp_path: Path) -> None:
 def test_a_condition_is_one_and_reaches_nothing(
     table: tuple[Path, RecordsFile], tmp_path: Path, attack: str
 ) -> None:
-    places = {"other": tmp_path / "other", "new": tmp_path / "new"}
+    given = table[0] / "records.parquet"
+    before = given.read_bytes()
+    places = {"given": given, "other": tmp_path / "other", "new": tmp_path / "new"}
     places["other"].write_text(f"{MARK}\n")
     with pytest.raises(UsageError) as raised:
         chosen(*table, range(50, 250), where=attack.format(**places))
     assert MARK not in str(raised.value)
     assert str(raised.value).isprintable()
     assert [*tmp_path.iterdir()] == [places["other"]]
+    assert given.read_bytes() == before
 
 
 @pytest.mark.parametrize(
@@ -168,18 +175,27 @@ def test_a_condition_is_one_and_reaches_nothing(
         *("from read_text('{other}')", "from read_csv('{other}')", "from '{other}'"),
         *("select * frm records", "from nothing", "select nope(1)", "select 'a'::int"),
         "with a as (from read_parquet('{other}')) from a",
+        "with a as (copy (select 1) to '{given}' (use_tmp_file false)) from a",
+        "with a as materialized (copy (select 1) to '{given}' (use_tmp_file false)) from a",
+        "from (with a as (copy (select 1) to '{given}' (use_tmp_file false)) from a)",
+        "from query('with a as (copy (select 1) to ''{given}'' (use_tmp_file 0)) from a')",
+        "with a as (insert into records values (1) returning *) from a",
+        "from enable_logging(storage='file', storage_path='{given}')",
     ],
 )
 def test_a_question_only_selects_and_reaches_nothing(
     table: tuple[Path, RecordsFile], tmp_path: Path, query: str
 ) -> None:
-    places = {"other": tmp_path / "other", "new": tmp_path / "new"}
+    given = table[0] / "records.parquet"
+    before = given.read_bytes()
+    places = {"given": given, "other": tmp_path / "other", "new": tmp_path / "new"}
     places["other"].write_text(f"{MARK}\n")
     with pytest.raises(UsageError) as raised:
         ask({"records": table}, query.format(**places))
     assert MARK not in str(raised.value)
     assert str(raised.value).isprintable()
     assert [*tmp_path.iterdir()] == [places["other"]]
+    assert given.read_bytes() == before
 
 
 def test_a_column_that_is_not_there_names_those_that_are(table: tuple[Path, RecordsFile]) -> None:
