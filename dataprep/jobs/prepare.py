@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dataprep.datasets import Dataset, Found, close_archives
-from dataprep.errors import UsageError
+from dataprep.errors import DatasetError, UsageError
 from dataprep.jobs.assigned import config_of, settle_cut
 from dataprep.jobs.engine import Engine, Reporter, Workers, working
 from dataprep.jobs.identity import claim, claim_generation, is_other_job
@@ -24,7 +24,7 @@ from dataprep.plugins import load_dataset
 from dataprep.sealed.set import SealedSet
 from dataprep.system.messages import counted, some_of
 from dataprep.system.state_files import digest_of
-from dataprep.tables.records import SHALLOWER, count_reasons
+from dataprep.tables.records import SHALLOWER, RecordsTable, count_reasons
 from dataprep_schemas.manifest import Excluded, Identity
 
 if TYPE_CHECKING:  # they load a database, which a run that has nothing to order need not
@@ -142,8 +142,7 @@ def make(raw: RawData, request: Request, grown: SealedSet | None) -> SealedSet |
         units = parts.digests()
         if grown is None:
             if request.overwrite or is_other_job(job.workspace, identity, units):
-                _choose(job, request, images)
-                _report_changes(images, dataset, request, report)
+                _report_changes(job, images, dataset, request, report)
             claim(job, identity, units, overwrite=request.overwrite)
         else:
             claim_generation(job, identity, units)
@@ -255,9 +254,19 @@ def _choose(job: Job, request: Request, images: Images) -> None:
 
 
 def _report_changes(
-    images: Images, dataset: Dataset, request: Request, report: Callable[[str], None]
+    job: Job,
+    images: Images,
+    dataset: Dataset,
+    request: Request,
+    report: Callable[[str], None],
 ) -> None:
     """Tell what images of the data set in OUT would not have any more, before it is deleted."""
+    try:
+        sealed = SealedSet.read(request.out)
+        RecordsTable(sealed.out, sealed.manifest.records_table).close()  # its columns are ours
+    except DatasetError:
+        return  # none is there, or a damaged one
+    _choose(job, request, images)
     if not (changed := images.changed()):
         return
     said = " and ".join(

@@ -18,7 +18,6 @@ from dataprep.jobs.workspace import Workspace
 from dataprep.sealed.set import SealedSet
 from dataprep.system.messages import counted, printable, some_of
 from dataprep.system.state_files import digest_of, file_sha256, read_state, write_state
-from dataprep.tables.records import RecordsTable
 from dataprep_schemas.manifest import SplitName, Unmatched
 from dataprep_schemas.state import ScanSummary
 
@@ -53,18 +52,8 @@ def open_images(
         None if grown is None else Workspace(grown.out).records,
         request.folds,
         dataset.cut,
-        _sealed_records(workspace) if grown is None else None,
+        workspace.records if grown is None else None,
     )
-
-
-def _sealed_records(workspace: Workspace) -> Path | None:
-    """The table of the data set that is there; None if there is none, or it is damaged."""
-    try:
-        sealed = SealedSet.read(workspace.out)
-        RecordsTable(workspace.out, sealed.manifest.records_table).close()  # its columns are ours
-    except DatasetError:
-        return None
-    return workspace.records
 
 
 def summarize(

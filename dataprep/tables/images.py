@@ -160,7 +160,8 @@ class Images:
         known: the table of records of a data set that is to grow; None if there is none.
         folds: how many the images of a split are put in; None: none.
         cut: how to cut the images that have no split; None: they are an error.
-        sealed: the table of records of a data set that these images are to replace.
+        sealed: where the table of records is of a data set that these images would replace, if
+            there is one.
     """
 
     paths: Sequence[Path]
@@ -351,7 +352,7 @@ class Images:
     def changed(self) -> list[tuple[str, int, list[str]]]:
         """What the images of `sealed` would have another of, how many, and the first few.
 
-        Call it after `choose`.
+        Call it after `choose`, when that table was checked.
         """
         if self.sealed is None:
             return []

@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import Image
+from PIL import Image, ImageOps
 
 from dataprep.images import Recipe, Resize, prepare
-from dataprep.images.fingerprint import fingerprint, small_grey
+from dataprep.images.fingerprint import Fingerprint, fingerprint, small_grey
 from dataprep.review import near
 from dataprep.tables.database import Database, open_database
 from tests.conftest import Cli, rows_of
@@ -34,15 +34,19 @@ COPIES: dict[str, Callable[[Image.Image], bytes]] = {
 }
 
 
-def _without_edges(image: Image.Image) -> tuple[int, int, int, int]:
-    left, top = int(image.width * 0.03), int(image.height * 0.03)
+def _without_edges(image: Image.Image, share: float = 0.03) -> tuple[int, int, int, int]:
+    left, top = int(image.width * share), int(image.height * share)
     return left, top, image.width - left, image.height - top
 
 
-def phash(data: bytes) -> str:
+def look(data: bytes) -> Fingerprint:
     grey = prepare(data, Recipe()).grey
     assert grey is not None
-    return fingerprint(grey).phash
+    return fingerprint(grey)
+
+
+def phash(data: bytes) -> str:
+    return look(data).phash
 
 
 def apart(a: str, b: str) -> int:
@@ -73,6 +77,14 @@ def pairs(hashes: list[str], distance: int) -> set[tuple[int, int, int]]:
     with images(hashes) as database:
         assert near.find_near_pairs(database, distance)
         return set(database.execute("select a, b, distance from near").fetchall())
+
+
+def ways(seen: list[Fingerprint], distance: int = near.USUAL) -> dict[tuple[int, int], int]:
+    """The pairs among pictures, and what of them was compared."""
+    with images([each.phash for each in seen], [each.phash_cut for each in seen]) as database:
+        assert near.find_near_pairs(database, distance)
+        rows = database.execute("select a, b, how from near").fetchall()
+        return {(a, b): how for a, b, how in rows}
 
 
 def usual_distance(hashes: list[str]) -> tuple[int, str | None]:
@@ -144,6 +156,7 @@ def test_a_check_of_headers_sees_nothing() -> None:
     assert prepare(jpeg(photo(1)), Recipe(check="header")).grey is None
 
 
+@settings(max_examples=30)  # each a database
 @given(st.data(), st.integers(0, 127))
 def test_few_pictures_are_all_compared(data: st.DataObject, distance: int) -> None:
     bits = st.integers(0, 2**255 - 1).map(lambda number: f"{number << 1:064x}")
@@ -175,6 +188,57 @@ def test_of_many_pictures_those_are_found_that_agree_in_the_lowest_frequencies(
     found = {(a, b) for a, b, _ in pairs(hashes, 90)}
     assert len(found & {(number, 400 + number) for number in range(100)}) >= 98
     assert all(apart(hashes[a], hashes[b]) <= 90 for a, b in found)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(33, 70), st.integers(33, 70))
+def test_a_mirrored_picture_has_the_mirrored_hash(seed: int, height: int, width: int) -> None:
+    # Smooth, as pictures are: three random waves each way, and little noise.
+    random = np.random.default_rng(seed)
+    down, across = np.arange(height)[:, np.newaxis] / height, np.arange(width) / width
+    waves = sum(
+        size * np.cos(2 * np.pi * (u * down + v * across + phase))
+        for size, u, v, phase in random.uniform((10, -4, -4, 0), (30, 4, 4, 1), (3, 4))
+    )
+    grey = np.clip(128 + waves + random.normal(0, 2, (height, width)), 0, 255).astype(np.uint8)
+    seen = [fingerprint(each) for each in (grey, grey[:, ::-1])]
+    mirror = int(near.mirroring(), 16)
+    # A few are above the median of all in one of the two, and not in the other.
+    assert apart(f"{int(seen[0].phash, 16) ^ mirror:064x}", seen[1].phash) <= 40
+
+
+@given(st.integers(1, 4), st.integers(1, 4))
+def test_the_middle_is_what_is_left_of_the_picture(height: int, width: int) -> None:
+    grey = np.random.default_rng(height * 61 + width).integers(
+        0, 256, (20 * height, 20 * width), np.uint8
+    )
+    left = fingerprint(grey).phash_cut
+    assert fingerprint(grey[height:-height, width:-width]).phash == left[:64]
+    inner = grey[2 * height : -2 * height, 2 * width : -2 * width]
+    assert fingerprint(inner).phash == left[64:]
+
+
+def test_mirrored_and_cut_copies_are_found_and_said_to_be() -> None:
+    originals = [photo(seed) for seed in range(12)]
+    mirrored = [ImageOps.mirror(image) for image in originals[:4]]
+    cut = [image.crop(_without_edges(image, 0.08)) for image in originals[4:8]]
+    bordered = [ImageOps.expand(image, image.height // 20) for image in originals[8:]]
+    pictures = (*originals, *mirrored, *cut, *bordered)
+    found = ways([look(jpeg(image)) for image in pictures])
+    expected = {(number, 12 + number): near.MIRRORED for number in range(4)}
+    expected |= {(number, 12 + number): near.CUT for number in range(4, 12)}
+    assert found == expected
+
+
+def test_as_many_are_found_among_many_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    originals = [photo(seed) for seed in range(24)]
+    copies = [image.rotate(3) for image in originals[:8]]
+    copies += [ImageOps.mirror(image) for image in originals[8:16]]
+    copies += [image.crop(_without_edges(image, 0.08)) for image in originals[16:]]
+    seen = [look(jpeg(image)) for image in (*originals, *copies)]
+    compared = ways(seen)
+    monkeypatch.setattr(near, "_FEW", 0)
+    assert ways(seen) == compared
+    assert len(compared) >= 23
 
 
 def test_images_that_are_alike_by_nature_must_be_closer() -> None:
