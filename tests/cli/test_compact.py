@@ -10,7 +10,8 @@ import pytest
 
 import dataprep
 from dataprep.errors import SinkError
-from tests.cli.test_append import CUT, labels_of, manifest_of, picture
+from tests.cli.test_append import CUT as CUT_OF_EACH
+from tests.cli.test_append import labels_of, manifest_of, picture
 from tests.conftest import (
     FORMATS,
     Cli,
@@ -23,6 +24,8 @@ from tests.conftest import (
     write_radiographs,
 )
 
+# What grows is cut as what is made at once only where every image is cut by itself.
+CUT = (*CUT_OF_EACH, "--stratify", "none")
 WHOLE = ("hdf5-caffe",)  # has files of a whole split
 GROWING = [name for name in FORMATS if name not in WHOLE]
 

@@ -182,10 +182,13 @@ def _units(split: str, classes: Iterable[Place]) -> list[ImageNetUnit]:
     A gzip archive is a unit of its own, because a unit has one file of restart points.
     """
     together: dict[str, list[Place]] = {}
+    names = [*class_indices()]
     for place in classes:
-        alone = not place.inner and container_kind(place.path) == "gzip"
-        number = class_indices()[place.category] // _CLASSES
-        name = place.category if alone else f"{number:02d}"
+        name = place.category
+        if place.inner or container_kind(place.path) != "gzip":
+            first = class_indices()[name] // _CLASSES * _CLASSES
+            some = names[first : first + _CLASSES]
+            name = f"{some[0]}-{some[-1]}"
         together.setdefault(f"{split}-{name}", []).append(place)
     return [
         ImageNetUnit(name, places[0].path, split, tuple(places))
