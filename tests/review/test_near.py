@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
 from dataprep.images import Recipe, Resize, prepare
-from dataprep.images.fingerprint import Fingerprint, fingerprint, small_grey
+from dataprep.images.fingerprint import Fingerprint, fingerprint, mirroring, small_grey
 from dataprep.review import near
 from dataprep.tables.database import Database, open_database
 from tests.conftest import Cli, rows_of
@@ -201,7 +201,7 @@ def test_a_mirrored_picture_has_the_mirrored_hash(seed: int, height: int, width:
     )
     grey = np.clip(128 + waves + random.normal(0, 2, (height, width)), 0, 255).astype(np.uint8)
     seen = [fingerprint(each) for each in (grey, grey[:, ::-1])]
-    mirror = int(near.mirroring(), 16)
+    mirror = int(mirroring(), 16)
     # A few are above the median of all in one of the two, and not in the other.
     assert apart(f"{int(seen[0].phash, 16) ^ mirror:064x}", seen[1].phash) <= 40
 
