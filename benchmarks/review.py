@@ -186,7 +186,7 @@ def _hash(data: bytes) -> Hashes:
     grey = prepare(data, Recipe()).grey
     assert grey is not None  # the default check decodes
     seen = fingerprint(grey)
-    return np.frombuffer(bytes.fromhex(seen.phash + seen.phash_cut), np.uint8)
+    return np.frombuffer(bytes.fromhex(seen.phash), np.uint8)
 
 
 def _encoded(picture: Image.Image, quality: int) -> bytes:

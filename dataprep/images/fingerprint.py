@@ -36,15 +36,14 @@ class Fingerprint:
     """What a picture looks like.
 
     Attributes:
-        phash: 64 hexadecimal digits. The first bits are the lowest frequencies, the last is 0.
-        phash_cut: the same of the picture without 5 % at every edge, and then without 10 %.
+        phash: 64 hexadecimal digits, of which the first bits are the lowest frequencies, and the
+            last is 0; then as many of the picture without 5 % at every edge, and without 10 %.
         brightness: mean grey level, 0 to 255.
         contrast: standard deviation of the grey levels.
         flat: share of the most frequent grey level, 0 to 1.
     """
 
     phash: str
-    phash_cut: str
     brightness: float
     contrast: float
     flat: float
@@ -68,8 +67,7 @@ def fingerprint(grey: Pixels) -> Fingerprint:
     counts = np.bincount(grey.ravel(), minlength=256)
     variance = int(counts.dot(_SQUARES)) / grey.size - mean * mean
     return Fingerprint(
-        phash=digits[:_DIGITS],
-        phash_cut=digits[_DIGITS:],
+        phash=digits,
         brightness=round(mean, 1),
         contrast=round(max(variance, 0.0) ** 0.5, 1),
         flat=round(int(np.maximum.reduce(counts)) / grey.size, 3),

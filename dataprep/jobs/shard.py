@@ -44,7 +44,7 @@ _COLUMNS: Final = (
     *("key", "status", "reason", "position", "labels", "boxes", "format", "height", "width"),
     *("channels", "bytes", "xxh3", "container"),
 )
-_LOOKS: Final = ("phash", "phash_cut", "brightness", "contrast", "flat")
+_LOOKS: Final = ("phash", "brightness", "contrast", "flat")
 
 
 class ShardStoppedError(Exception):
@@ -286,7 +286,7 @@ def _look(picture: Pixels | Fingerprint | None) -> tuple[Any, ...]:
     if picture is None:
         return (None,) * len(_LOOKS)
     seen = picture if isinstance(picture, Fingerprint) else fingerprint(picture)
-    return seen.phash, seen.phash_cut, seen.brightness, seen.contrast, seen.flat
+    return seen.phash, seen.brightness, seen.contrast, seen.flat
 
 
 def _array(values: Sequence[Any] | Iterable[Any] | pa.Array, kind: pa.DataType, size: int) -> Any:

@@ -157,7 +157,8 @@ def _make_tables(database: Database, records: Path, classes: Classes) -> None:
     )
     database.execute(
         "create view images as select file_row_number as number, split, key, labels, status, "
-        "reason, bytes, height, width, xxh3, phash, phash_cut, brightness, contrast, flat, middle "
+        "reason, bytes, height, width, xxh3, substr(phash, 1, 64) as phash, "
+        "nullif(substr(phash, 65), '') as phash_cut, brightness, contrast, flat, middle "
         f"from {tables([records], numbered=True)} join middles using (split) "
         "where position is not null"
     )

@@ -94,7 +94,7 @@ def _make_hashes(database: Database) -> None:
     whole, inner = _words("phash"), _words("substr(cuts, 65)")
     database.execute(
         f"create table if not exists sides as select number, false as middle, {whole} from hashes "
-        f"union all select number, true, {inner} from hashes"
+        f"union all select number, true, {inner} from hashes where cuts is not null"
     )
     mirrored = ", ".join(
         f"xor(w{word}, ('0x' || substr('{mirroring()}', {1 + 16 * word}, 16))::ubigint)"
@@ -106,6 +106,7 @@ def _make_hashes(database: Database) -> None:
         "w0, w1, w2, w3 from sides "
         f"union all select number, false, {MIRRORED}, {mirrored} from sides where not middle "
         f"union all select number, false, {CUT}, {_words('cuts')} from hashes "
+        "where cuts is not null "
         f"union all select number, false, {CUT}, w0, w1, w2, w3 from sides where middle"
     )
 
@@ -126,6 +127,7 @@ def find_near_pairs(
 
     Args:
         database: has the table ``images``, with columns number, phash, phash_cut, contrast, xxh3.
+            Sets of earlier versions have no ``phash_cut``.
         distance: bits of 255 that may differ.
         advance: told of each choice of bits that was looked at; of none, as it begins.
 

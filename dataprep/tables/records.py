@@ -39,7 +39,7 @@ STATUSES = (*STORED, "rejected", "missing", "unlisted", "ignored", "excluded")
 
 KEPT_COLUMNS: Final = (
     *("channels", "status", "reason", "boxes"),
-    *("phash", "phash_cut", "brightness", "contrast", "flat"),
+    *("phash", "brightness", "contrast", "flat"),
 )
 """What is known of a stored image that its shard does not say; the last five: its fingerprint."""
 
@@ -52,7 +52,7 @@ SHALLOWER: Final = "^16-bit .*: (re-encoded|stored) as 8-bit "
 _ROW_BYTES: Final = 1 << 14  # of a row, on average of a group; ours have some 200
 
 # A dictionary of these is a waste.
-_ALL_DIFFERENT = ("key", "position", "bytes", "xxh3", "phash", "phash_cut")
+_ALL_DIFFERENT = ("key", "position", "bytes", "xxh3", "phash")
 
 
 def parquet_writer(file: IO[bytes], schema: pa.Schema) -> parquet.ParquetWriter:

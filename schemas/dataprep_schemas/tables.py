@@ -98,13 +98,9 @@ RECORDS: Mapping[str, tuple[str, str]] = {
     "xxh3": ("string", "XXH3-128 of the stored image's bytes, 32 hexadecimal digits"),
     "phash": (
         "string",
-        "perceptual hash of what was decoded to check or convert it: 64 hexadecimal digits; those "
-        "of nearly the same pictures differ in few bits; null with --check header",
-    ),
-    "phash_cut": (
-        "string",
-        "the same of the picture without 5 % at every edge, then of it without 10 %: 128 "
-        "hexadecimal digits",
+        "perceptual hash of what was decoded to check or convert it: 64 hexadecimal digits; then "
+        "as many of it without 5 % at every edge, and without 10 %; those of nearly the same "
+        "pictures differ in few bits; null with --check header",
     ),
     "brightness": ("float", "mean grey level of the same, 0 to 255"),
     "contrast": ("float", "standard deviation of its grey levels"),
