@@ -108,7 +108,7 @@ class Scanned:
     """What one scan unit holds.
 
     Attributes:
-        rows: by split, in any order.
+        rows: by split, in any order; empty: `Dataset.cut` decides.
         ignored: what is no image.
         unmatched: images that are not listed, or listed files that are not there.
         classes: what the rows' labels are indices into, if only scanning tells which classes

@@ -196,6 +196,10 @@ def test_what_is_assigned_stays_even_where_out_is_made_anew(
         Image.new("L", (8, 8), number).save(raw.path / "bar" / f"a{number}.png")
     again = replace(raw, options=(*raw.options, "--splits_from", out))
     assert "with --splits_from none" in cli(*again.command(out)).error
+    (raw.path / "bar" / "torn.jpg").write_bytes(b"no JPEG")
+    assert cli(*again.command(out, "--overwrite")).code == 3
+    assert not (out / "records.parquet").exists()  # and yet what it said is not forgotten
+    (raw.path / "bar" / "torn.jpg").unlink()
     result = cli(*again.command(out, "--overwrite"))
     assert result.code == 0, result
     after = splits_of(out)
@@ -210,6 +214,46 @@ def test_what_is_assigned_stays_even_where_out_is_made_anew(
     table = replace(raw, options=(*raw.options, "--splits_from", tmp_path / "old.csv"))
     assert cli(*table.command(tmp_path / "of_a_table")).code == 0
     assert splits_of(tmp_path / "of_a_table") == after
+
+
+@pytest.mark.parametrize("group_by", ["path", "patient"])
+def test_folds_are_attributes_and_stay_when_a_data_set_grows(
+    cli: Cli, tmp_path: Path, group_by: str
+) -> None:
+    raw, out = tmp_path / "raw", tmp_path / "out"
+    raw.mkdir()
+    rows = [
+        {"path": f"{at}.png", "label": "ab"[at % 2], "patient": f"p{at // 3}"} for at in range(60)
+    ]
+    for at in range(60):
+        Image.new("L", (8, 8), at).save(raw / f"{at}.png")
+    write_listing(raw / "list.csv", rows[:42])
+    command = ("folder", "--raw", raw, "--out", out, "--listing", "list.csv", "--workers", 1)
+    command += ("--group_by", group_by, "--folds", 3, "--fractions", "train=0.5,test=0.5")
+    result = cli(*command)
+    assert result.code == 0, result
+    found = folds_in(out)
+    write_listing(raw / "list.csv", rows)
+    assert "--folds 3, now 4" in cli(*command[:-3], 4, *command[-2:], "--append").error
+    result = cli(*command, "--append")
+    assert result.code == 0, result
+    grown = folds_in(out)
+    assert found.items() < grown.items()
+    for split in ("train", "test"):
+        sizes = Counter(fold for where, fold in grown.values() if where == split)
+        assert sizes.keys() == {0, 1, 2}
+        assert max(sizes.values()) - min(sizes.values()) <= 3
+    if group_by == "patient":
+        groups = {(f"p{int(key[:-4]) // 3}", place) for key, place in grown.items()}
+        assert len(groups) == 20
+
+
+def folds_in(out: Path) -> dict[str, tuple[str, int]]:
+    return {
+        example.key: (split, example.attributes["fold"])
+        for split in manifest_of(out)["splits"]
+        for example in dataprep.open(out, split)
+    }
 
 
 def test_nothing_moves_without_a_word(cli: Cli, folders: Made, tmp_path: Path) -> None:
