@@ -128,7 +128,7 @@ def make(raw: RawData, request: Request, grown: SealedSet | None) -> SealedSet |
         before = images_before, grown.manifest.totals.rejected
     with open_images(parts, dataset, request, grown) as images:
         summary = summarize(request, dataset, raw.found, parts, images, grown)
-        report_summary(summary, report)
+        report_summary(summary, report, stratified=dataset.cut is not None)
         check_unmatched(summary, request.max_bad, Workspace(request.out).unmatched, before)
         if grown is not None:
             if not summary.input:

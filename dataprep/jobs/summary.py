@@ -247,7 +247,9 @@ def check_unmatched(
         )
 
 
-def report_summary(summary: ScanSummary, report: Callable[[str], None]) -> None:
+def report_summary(
+    summary: ScanSummary, report: Callable[[str], None], *, stratified: bool
+) -> None:
     """Tell the user what may be a surprise."""
     if summary.excluded is not None:
         text = f"{counted(summary.excluded.images, 'image')} left out (--exclude)"
@@ -261,11 +263,13 @@ def report_summary(summary: ScanSummary, report: Callable[[str], None]) -> None:
         report(f"{what}: {count:,} in the raw data")
     for what, names in _unmatched(summary.unmatched):
         report(f"{what}: {names}")
+    advice = "a larger one or another --split_seed may help"
+    if stratified:
+        advice = "these are too small for every split: a larger share may help"
     for split, classes in summary.lacking.items():
         report(
             f"{split} has no image of {len(classes):,} of {len(summary.classes):,} classes: "
-            f"{some_of(classes)}; if shares cut the splits, these are too small for every split: a "
-            "larger share may help"
+            f"{some_of(classes)}; if shares cut the splits, {advice}"
         )
 
 
