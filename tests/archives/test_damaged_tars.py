@@ -16,8 +16,10 @@ from hypothesis import strategies as st
 from dataprep.archives.containers import list_container
 from dataprep.datasets import ImageNet
 from dataprep.errors import SourceError
+from dataprep_schemas import imagenet_classes
 
 SYNSET = "n01440764"
+OTHER, ANOTHER = (imagenet_classes()[number][0] for number in (16, 32))  # in units of their own
 IMAGES = [(f"{SYNSET}_{number}.JPEG", bytes([number]) * 700) for number in range(1, 5)]
 END = len(IMAGES) * (512 + 1024)
 
@@ -29,7 +31,7 @@ def test_a_truncated_inner_archive_is_refused_and_never_read_beyond(make_raw, ke
         raw = make_raw(Path(directory) / "raw")
         inner = raw.tar(IMAGES)[:kept]
         follower = raw.tar([(f"{SYNSET}_9.JPEG", b"belongs to the next archive")])
-        outer = [(f"{SYNSET}.tar", inner), ("n01443537.tar", follower)]
+        outer = [(f"{SYNSET}.tar", inner), (f"{OTHER}.tar", follower)]
         raw.write_tar("ILSVRC2012_img_train.tar", outer)
         damaged, whole = ImageNet().find(raw.path, ["train"]).units
         with pytest.raises(
@@ -38,7 +40,7 @@ def test_a_truncated_inner_archive_is_refused_and_never_read_beyond(make_raw, ke
             ImageNet().scan(raw.path, damaged)
         assert "copy or download it again" in str(caught.value)
         assert [row.key for row in ImageNet().scan(raw.path, whole).rows["train"]] == [
-            f"n01443537/{SYNSET}_9.JPEG"
+            f"{OTHER}/{SYNSET}_9.JPEG"
         ]
 
 
@@ -46,10 +48,11 @@ def test_a_truncated_inner_archive_is_refused_and_never_read_beyond(make_raw, ke
 def test_no_byte_outside_the_inner_archive_is_read(raw, monkeypatch, kept):
     inner = raw.tar(IMAGES)[:kept]
     neighbour = raw.tar(IMAGES)
-    outer = [("n01443537.tar", neighbour), (f"{SYNSET}.tar", inner), ("n01484850.tar", neighbour)]
-    raw.write_tar("ILSVRC2012_img_train.tar", outer)
+    outer = [(OTHER, neighbour), (SYNSET, inner), (ANOTHER, neighbour)]
+    raw.write_tar("ILSVRC2012_img_train.tar", [(f"{name}.tar", data) for name, data in outer])
     unit = ImageNet().find(raw.path, ["train"]).units[0]
-    assert unit.category == SYNSET
+    (place,) = unit.places
+    assert place.category == SYNSET
     read = []
     pread = os.pread
 
@@ -61,8 +64,8 @@ def test_no_byte_outside_the_inner_archive_is_read(raw, monkeypatch, kept):
     with pytest.raises(SourceError) if kept else nullcontext():
         ImageNet().scan(raw.path, unit)
     assert read
-    assert min(start for start, _ in read) >= unit.offset
-    assert max(end for _, end in read) <= unit.offset + unit.size
+    assert min(start for start, _ in read) >= place.offset
+    assert max(end for _, end in read) <= place.offset + place.size
 
 
 @settings(max_examples=60, deadline=None)
