@@ -262,6 +262,8 @@ def test_a_loader_gives_every_image_with_its_label(
     if block.out == "arrayrecord":
         pytest.importorskip("array_record", reason="needs array-record, which writes this format")
     steps = run(block, outs(block.out))
+    if "train_step" not in block.code:
+        return  # it asks, and trains nothing
     assert steps.images == IMAGES
     assert steps.labels == expected
     if "224" in block.code or block.after:
