@@ -55,6 +55,7 @@ from dataprep_schemas.tables import Kind
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from dataprep.tables.arrow import Attributes
     from dataprep.tables.database import Database
 
 _SECOND_LOSS: Final = (
@@ -82,6 +83,7 @@ def convert(
     engine.check()
     for source in sources:
         refuse_damaged(source, checked(source.out), "converted")
+    attributes = _attributes(sources)  # before anything of the tables is asked
     workspace = Workspace(request.out)
     places = {f"SRC {number + 1}": path for number, path in enumerate(request.sources)}
     splits = {split for source in sources for split in source.splits}
@@ -92,7 +94,9 @@ def convert(
         rows = sum(source.records for source in sources)
         rejected = request.selection is not None
         with open_selection(tables, workspace.private, rows=rows, rejected=rejected) as database:
-            job, identity = _plan(request, sources, workers.lease, reporter.line, database)
+            job, identity = _plan(
+                request, sources, attributes, workers.lease, reporter.line, database
+            )
             units = {
                 CONVERTED + f" {number + 1}" * (number > 0): source.manifest.sha256
                 for number, source in enumerate(sources)
@@ -162,6 +166,7 @@ def _settled(request: ConvertRequest, sources: Sequence[SealedSet]) -> ConvertRe
 def _plan(
     request: ConvertRequest,
     sources: Sequence[SealedSet],
+    attributes: Attributes,
     lease: Lease,
     report: Callable[[str], None],
     database: Database,
@@ -177,7 +182,7 @@ def _plan(
         DatasetError: nothing would be taken, or two images of one name.
     """
     manifest, recipe, sink = sources[0].manifest, request.recipe, request.load_sink()
-    info, attributes = _info(request, sources), _attributes(sources)
+    info = _info(request, sources)
     changed = _take(request, sources, info, database, report)
     info = kept_info(info, sink, report)
     if request.selection is None:
@@ -405,11 +410,11 @@ def _info(request: ConvertRequest, sources: Sequence[SealedSet]) -> DatasetInfo:
     return info
 
 
-def _attributes(sources: Sequence[SealedSet]) -> tuple[tuple[str, Kind], ...]:
-    """The own columns of all data sets.
+def _attributes(sources: Sequence[SealedSet]) -> Attributes:
+    """The own columns of all data sets, whose tables are the ones that were sealed.
 
     Raises:
-        DatasetError: two are called alike and are not the same.
+        DatasetError: one is another, or damaged; two columns are called alike and are not the same.
     """
     found: dict[str, tuple[str, Kind]] = {}
     for source in sources:
