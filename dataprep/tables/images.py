@@ -198,6 +198,8 @@ class Images:
         database = self._stack.enter_context(open_database(self.scratch, files, rows=rows))
         for path in self.paths:
             check_index(path, self.attributes)
+        if self.known is not None:
+            RecordsTable(self.known.parent, None).close()  # its columns are ours
         kind = "temp table" if rows <= _FEW else "view"
         database.execute(f"create {kind} parts as select * from {tables(self.paths)}")
         columns = column_list([*_OF_LIST, *_OF_PLACE, *self.attributes])
@@ -227,7 +229,6 @@ class Images:
         if self.known is None:
             database.execute("create view fresh as select * from images")
         else:
-            RecordsTable(self.known.parent, None).close()  # its columns are ours
             fold = f", {FOLD}" if self.folds else ""
             database.execute(_KNOWN.format(table=tables([self.known]), fold=fold))
         return database
