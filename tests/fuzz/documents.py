@@ -28,7 +28,7 @@ from tests.fuzz.raw_readers import NEXT
 _NO_HASH = "no hash yet"
 _SAMPLES = (
     *("a", "0" * 64, "0" * 32, "train/a", "7", "256", "10%", ".dataprep/commits/a.parquet"),
-    ".dataprep/append/train/a",
+    *(".dataprep/append/train/a", "1/10"),
 )
 _TEXTS = (
     *("", ".", "..", "../x", "/etc/passwd", "a//b", "-rf", ".dataprep/job.json", "manifest.json"),
