@@ -97,8 +97,8 @@ def open(  # noqa: A001  # dataprep.open
         where: a condition in SQL on the columns of ``records.parquet``: ``"view = 'PA'"``.
         limit: only the first so many.
         sample: only this share of what `where` leaves, ``0.1``: the images with the lowest hashes
-            of split and key, so that a smaller share is part of a larger one. Of a node's part of
-            a data set, what is there of the share of all.
+            of the set's seed, split and key, so that a smaller share is part of a larger one. Of a
+            node's part of a data set, what is there of the share of all.
         stratify: sample each class, or set of labels, alike.
 
     Raises:

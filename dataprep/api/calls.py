@@ -151,8 +151,9 @@ def select(
     )
     if values["sink"] is None:
         first = SealedSet.read(paths[0]).manifest.sink
-        values["sink"] = first.name
-        values["sink_option"] = [f"{name}={value}" for name, value in first.config.items()]
+        given = {text.partition("=")[0] for text in values["sink_option"]}
+        kept = [f"{name}={it}" for name, it in first.config.items() if name not in given]
+        values |= {"sink": first.name, "sink_option": (*values["sink_option"], *kept)}
     return _convert(call, paths, progress, chosen)
 
 

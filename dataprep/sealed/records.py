@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from copy import copy
+from fractions import Fraction
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any, Literal, Self, SupportsIndex, TypeVar, get_args, overload
 
@@ -88,8 +89,15 @@ class Records(Sequence[Example]):
 
             # A share is one of the whole split: of a shared data set, all nodes together have it.
             every = range(rows[0], rows[0] + present.whole.records)
-            choice: dict[str, Any] = {"where": where, "sample": sample, "stratify": stratify}
-            found = chosen_rows(self.out, self._table, every, **choice)
+            found = chosen_rows(
+                self.out,
+                self._table,
+                every,
+                where=where,
+                sample=None if sample is None else Fraction(str(sample)),
+                stratify=stratify,
+                seed=sealed.manifest.seed,
+            )
             self._numbers = self._moved(found, self._first_rows, self._starts)
         self._numbers = self._numbers[:limit]
         self._keys: dict[str, int] | None = None

@@ -10,6 +10,7 @@ import difflib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from fractions import Fraction
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from dataprep.errors import UsageError
 from dataprep.system.messages import counted, printable
 from dataprep.tables.database import Database, column_list, identifier, open_database, tables
+from dataprep.tables.images import HASH, SHARE
 from dataprep.tables.records import RecordsTable
 from dataprep_schemas.tables import RECORDS
 
@@ -33,9 +35,18 @@ Sets = Mapping[str, tuple[Path, "RecordsFile"]]
 _NAME: Final = re.compile("[A-Za-z_][A-Za-z0-9_]{0,62}")
 _ASKED: Final = '"the question"'  # no table can be called so
 _ROW: Final = "file_row_number"
-# Halves of MD5, which no version of the database or of dataprep makes differently.
-_HASH: Final = "md5_number_lower(concat(split, chr(0), key)) as hash"
-_STRATUM: Final = "md5_number_lower(coalesce(labels::varchar, '')) as stratum"
+
+# The image of rank r, from 0, of the n of a label set has its turn at (r + s) / n, where s, from 0
+# to 1, is a hash of the set: so each gives its share, within 1, however many are taken.
+_TURN: Final = f"""
+(row_number() over (partition by split, labels order by {HASH}) - 1
+    + md5_number_lower(coalesce(labels::varchar, '')) / 18446744073709551616.0
+) / count(*) over (partition by split, labels)
+"""
+_SAMPLED: Final = f"""
+select * exclude ("sampling turn") from (select *, {{turn}} as "sampling turn" from {{table}})
+qualify row_number() over (partition by split order by "sampling turn", {HASH}) <= {SHARE}
+"""
 _NO_COLUMN: Final = re.compile('(?:Referenced|does not have a) column (?:named )?"([^"]*)"')
 
 
@@ -66,17 +77,18 @@ def chosen_rows(
     rows: range,
     *,
     where: str | None,
-    sample: float | None,
+    sample: Fraction | None,
     stratify: bool,
+    seed: int,
 ) -> NDArray[np.int64]:
     """Numbers of the rows of a table that are chosen, ascending.
 
     Args:
         rows: those of the split.
         where: a condition in SQL; None: all of them.
-        sample: only this share of what the condition leaves, those with the lowest hashes of split
-            and key: of two shares, the smaller is part of the larger.
-        stratify: take this share of every label, or set of labels, as nearly as whole images allow.
+        sample: only this share of what the condition leaves; see `sampled`.
+        stratify: of every label, or set of labels.
+        seed: of the hashes, the set's own.
 
     Raises:
         UsageError: the condition is none, or is wrong.
@@ -85,7 +97,6 @@ def chosen_rows(
     import numpy as np
 
     sets = {"records": (out, file)}
-    wanted = [_ROW] + [_HASH] * (sample is not None) + [_STRATUM] * stratify
     with _opened(sets) as database, explained(lambda: _columns(sets)):
         import duckdb
 
@@ -96,12 +107,28 @@ def chosen_rows(
         found = database.view("numbered")
         if where is not None:
             found = found.filter(duckdb.SQLExpression(where))
-        columns: dict[str, Any] = found.project(", ".join(wanted)).fetchnumpy()
-    numbers: NDArray[np.int64] = columns[_ROW]
-    if sample is not None:
-        size = max(round(sample * len(numbers)), 1)
-        numbers = numbers[_sampled(size, columns["hash"], columns.get("stratum"))]
+        if sample is not None:
+            found.project(f"{_ROW}, split, key, labels").create_view("left over")
+            query, values = sampled(sample, '"left over"', seed, stratify=stratify)
+            found = database.sql(query, params=values)
+        numbers: NDArray[np.int64] = found.project(_ROW).fetchnumpy()[_ROW]
     return np.sort(numbers)
+
+
+def sampled(
+    share: Fraction, table: str, seed: int, *, stratify: bool
+) -> tuple[str, dict[str, Any]]:
+    """A query for a share of each split of a table, and its parameters.
+
+    As many images as are at least that, those with the lowest hashes: of two shares, the smaller is
+    part of the larger.
+
+    Args:
+        table: as SQL names it; with the columns split, key and labels.
+        stratify: take this share of every label, or set of labels, as nearly as whole images allow.
+    """
+    query = _SAMPLED.format(turn=_TURN if stratify else "0", table=table)
+    return query, {"seed": seed, "share": share.numerator, "of": share.denominator}
 
 
 def labels_by_split(
@@ -127,31 +154,6 @@ def labels_by_split(
             f"union all select split, label, count(*), {groups} from (select *, unnest("
             "if(len(labels) > 0, labels, [-1])) as label from stored) as stored group by all"
         ).fetchall()
-
-
-def _sampled(
-    size: int, hashes: NDArray[np.uint64], strata: NDArray[np.uint64] | None
-) -> NDArray[np.int64]:
-    """Places of so many images, in any order: those of the lowest hashes, or of each stratum alike.
-
-    The image of rank r (from 0) of the n in a stratum has its turn at (r + s) / n, where s, from 0
-    to 1, is a hash of the stratum: so each has given its share, within 1, at any moment.
-    """
-    import numpy as np
-
-    if len(hashes) <= size:
-        return np.arange(len(hashes))
-    if strata is None:
-        return np.argpartition(hashes, size)[:size]
-    order = np.lexsort((hashes, strata))
-    ordered = strata[order]
-    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
-    sizes = np.diff([*starts, len(order)])
-    turns = ordered / 2.0**64
-    turns += np.arange(len(order))
-    turns -= np.repeat(starts, sizes)
-    turns /= np.repeat(sizes, sizes)
-    return order[np.argpartition(turns, size)[:size]]
 
 
 @contextmanager

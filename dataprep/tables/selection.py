@@ -24,8 +24,8 @@ from dataprep.system.messages import counted, printable, some_of
 from dataprep.system.regular_files import read_regular
 from dataprep.tables.database import Database, column_list, identifier, open_database, rows, tables
 from dataprep.tables.exclude import leave_out
-from dataprep.tables.images import HASH, LEFT_OUT, SHARE
-from dataprep.tables.questions import explained
+from dataprep.tables.images import LEFT_OUT
+from dataprep.tables.questions import explained, sampled
 from dataprep.tables.records import KEPT_COLUMNS
 from dataprep_schemas.manifest import Input
 from dataprep_schemas.state import ExcludedNames
@@ -46,7 +46,6 @@ the labels that it has there, where it is to have others.
 """
 
 _BATCH: Final = 1 << 16  # rows
-_SHOWN: Final = 5
 
 _OF_SOURCE: Final = """
 select {number}::integer as "source number", file_row_number as "row number",
@@ -68,28 +67,19 @@ on images.key = wanted.key and (wanted.split is null or wanted.split = images.sp
 
 _CHANGED: Final = """
 create view fresh as
-select images.* replace (
-    {key} as key, {split} as split,
-    coalesce(relabelled.labels, images.labels) as labels
-) from images left join relabelled using (split, key)
+select images.* replace ({key} as key, {split} as split, {labels} as labels) from images
+"""
+_JOINED: Final = "left join relabelled using (split, key)"
+
+# Evaluated once, whatever it is: what a condition says could differ from time to time.
+_TAKEN: Final = """
+create view taken as
+from recorded semi join taken_rows using ("source number", "row number")
 """
 
 _TWICE: Final = """
 select split, key, list(distinct "source number") from fresh
 group by split, key having count(*) > 1 order by split, key limit 1
-"""
-
-# The image of rank r, from 0, of the n of a label set has its turn at (r + s) / n, where s, from 0
-# to 1, is a hash of the set: so each gives its share, within 1, however many are taken.
-_TURN: Final = f"""
-(row_number() over (partition by split, labels order by {HASH}) - 1
-    + md5_number_lower(labels::varchar) / 18446744073709551616.0
-) / count(*) over (partition by split, labels)
-"""
-_SAMPLED: Final = f"""
-create temp table chosen as
-select * exclude ("sampling turn") from (select *, {{turn}} as "sampling turn" from fresh)
-qualify row_number() over (partition by split order by "sampling turn", {HASH}) <= {SHARE}
 """
 
 _DIGEST: Final = """
@@ -164,19 +154,21 @@ def take(
         database.execute("create view images as from found")
     else:
         leave_out(database, chosen.exclude)
-    wanted = _no_labels() if chosen.relabel is None else _read_labels(chosen.relabel, known)
-    database.register("content", wanted)
-    database.execute("create temp table wanted as from content")
-    database.unregister("content")
-    database.execute(_RELABELLED)
+    labels, joined = "images.labels", ""
     if chosen.relabel is not None:
+        database.register("content", _read_labels(chosen.relabel, known))
+        database.execute("create temp table wanted as from content")
+        database.unregister("content")
+        database.execute(_RELABELLED)
         _check_relabelled(database, chosen.relabel)
+        labels, joined = "coalesce(relabelled.labels, images.labels)", _JOINED
     key = "images.key"
     if chosen.names:
         database.execute("set variable names = $names", {"names": [*chosen.names]})
         key = "getvariable('names')[images.\"source number\" + 1] || '/' || images.key"
     split = f"images.{identifier(chosen.split_by)}" if chosen.split_by else "images.split"
-    database.execute(_CHANGED.format(key=key, split=f"{split}::varchar"))
+    changed = _CHANGED.format(key=key, split=f"{split}::varchar", labels=labels)
+    database.execute(changed + joined)
     for name, one, places in rows(database, _TWICE) if several or chosen.split_by else ():
         remedy = "leave one out with --exclude, or keep their splits"
         if len(places) > 1:
@@ -198,12 +190,14 @@ def _take(database: Database, chosen: Selection) -> None:
     if chosen.splits is not None:
         database.execute("set variable splits = $splits", {"splits": [*chosen.splits]})
         taken = taken.filter("split in getvariable('splits')")
-    with explained(lambda: columns):
-        if chosen.where is not None:
-            taken = taken.filter(duckdb.SQLExpression(chosen.where))
+    if chosen.where is None:
         taken.create_view("taken")
-        database.execute(_FOUND)
-        rows(database, "select 1 from found limit 1")
+    else:
+        with explained(lambda: columns):
+            found = taken.filter(duckdb.SQLExpression(chosen.where))
+            found.project(f'"{SOURCE}", "{ROW}"').create("taken_rows")
+        database.execute(_TAKEN)
+    database.execute(_FOUND)
 
 
 def _check_relabelled(database: Database, path: Path) -> None:
@@ -227,13 +221,9 @@ def _check_relabelled(database: Database, path: Path) -> None:
         )
 
 
-_NOTHING: Final = pa.schema(
+_WANTED: Final = pa.schema(
     [("split", pa.string()), ("key", pa.string()), ("labels", pa.list_(pa.string()))]
 )
-
-
-def _no_labels() -> pa.Table:
-    return _NOTHING.empty_table()
 
 
 def _read_labels(path: Path, known: Sequence[str]) -> pa.Table:
@@ -263,7 +253,7 @@ def _read_labels(path: Path, known: Sequence[str]) -> pa.Table:
             found.append({"split": row.get("split") or None, "key": row["key"], "labels": labels})
     except (OSError, UnicodeDecodeError, csv.Error, ValueError) as error:
         raise UsageError(f"--relabel {path} cannot be used: {error}") from error
-    return pa.Table.from_pylist(found, schema=_NOTHING)
+    return pa.Table.from_pylist(found, schema=_WANTED)
 
 
 def sample(database: Database, chosen: Selection, splits: Sequence[str], seed: int) -> None:
@@ -276,9 +266,8 @@ def sample(database: Database, chosen: Selection, splits: Sequence[str], seed: i
     if chosen.sample is None:
         database.execute("create view chosen as from fresh")
         return
-    share, of = chosen.sample.as_integer_ratio()
-    turn = _TURN if chosen.stratify else "0"
-    database.execute(_SAMPLED.format(turn=turn), {"seed": seed, "share": share, "of": of})
+    query, values = sampled(chosen.sample, "fresh", seed, stratify=chosen.stratify)
+    database.execute(f"create temp table chosen as {query}", values)
 
 
 def summaries(database: Database) -> dict[str, Input]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Mapping
+from fractions import Fraction
 from itertools import pairwise
+from math import ceil
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -18,13 +19,13 @@ from pyarrow import parquet
 
 from dataprep.errors import DatasetError, UsageError
 from dataprep.system.state_files import file_sha256
-from dataprep.tables.questions import _sampled, ask, chosen_rows
+from dataprep.tables.questions import ask, chosen_rows
 from dataprep.tables.records import parquet_writer
 from dataprep_schemas.manifest import RecordsFile
 from dataprep_schemas.tables import schema_of
 
 SCHEMA = schema_of("records", (("view", "text"), ("age", "int")))
-SHARES = (0.001, 0.05, 0.1, 0.25, 1 / 3, 0.5, 0.9, 1.0)
+SHARES = tuple(map(Fraction, ("1/1000", "0.05", "0.1", "0.25", "1/3", "0.5", "0.9", "1")))
 MARK = "what no query may print"
 
 # None of these is a condition on columns; {given} is the table, {other} a file, {new} none.
@@ -65,7 +66,7 @@ def row(number: int, label: int, split: str = "train") -> dict[str, Any]:
 
 
 def chosen(place: Path, file: RecordsFile, rows: range, **how: Any) -> list[int]:
-    all_of_it: Mapping[str, Any] = {"where": None, "sample": None, "stratify": False}
+    all_of_it: Mapping[str, Any] = {"where": None, "sample": None, "stratify": False, "seed": 7}
     return [int(found) for found in chosen_rows(place, file, rows, **{**all_of_it, **how})]
 
 
@@ -102,33 +103,32 @@ def test_a_share_has_the_lowest_hashes_and_smaller_ones_are_part_of_larger_ones(
     split = range(50, 250)
     keys = parquet.read_table(table[0] / "records.parquet")["key"].to_pylist()
 
-    def half_of_md5(at: int) -> int:
-        digest = hashlib.md5(b"train\0" + keys[at].encode()).digest()
-        return int.from_bytes(digest[8:], "little")
+    def hashed(at: int) -> int:
+        return int.from_bytes(hashlib.md5(b"7\0train\0" + keys[at].encode()).digest(), "little")
 
-    order = sorted(split, key=half_of_md5)
+    order = sorted(split, key=hashed)
     shares = [chosen(*table, split, sample=share) for share in SHARES]
-    assert shares == [sorted(order[: max(round(share * 200), 1)]) for share in SHARES]
+    assert shares == [sorted(order[: ceil(share * 200)]) for share in SHARES]
     assert all({*small} <= {*large} for small, large in pairwise(shares))
-    young = chosen(*table, split, where="age < 10", sample=0.5)
+    young = chosen(*table, split, where="age < 10", sample=Fraction(1, 2))
     assert (len(young), {*young} <= {*chosen(*table, split, where="age < 10")}) == (15, True)
-    assert chosen(*table, split, where="false", sample=0.5) == []
+    assert chosen(*table, split, where="false", sample=Fraction(1, 2)) == []
 
 
-@given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 2**64 - 1)), min_size=1))
-def test_a_stratified_share_has_that_share_of_every_stratum_and_is_nested(
-    images: list[tuple[int, int]],
+def test_a_stratified_share_has_that_share_of_every_label_and_is_nested(
+    table: tuple[Path, RecordsFile],
 ) -> None:
-    strata = np.array([0x9E3779B97F4A7C15 * one % 2**64 for one, _ in images], np.uint64)
-    hashes = np.array([number for _, number in images], np.uint64)
-    everywhere, before = Counter(strata.tolist()), set[int]()
-    for size in range(1, len(images) + 1):
-        found = _sampled(size, hashes, strata).tolist()
+    split = range(50, 250)
+    labels = parquet.read_table(table[0] / "records.parquet")["labels"].to_pylist()
+    everywhere = Counter(str(labels[at]) for at in split)
+    before = set[int]()
+    for size in (*range(1, 12), *range(12, 201, 9)):
+        found = chosen(*table, split, sample=Fraction(size, 200), stratify=True)
         assert (len(found), len({*found})) == (size, size)
         assert before <= {*found}
         before = {*found}
-        have = Counter(strata[found].tolist())
-        # There is one share of which each stratum has its part, within one image.
+        have = Counter(str(labels[at]) for at in found)
+        # There is one share of which each label has its part, within one image.
         most = min((have[one] + 1) / many for one, many in everywhere.items())
         assert all((have[one] - 1) / many <= most for one, many in everywhere.items())
 
@@ -139,7 +139,7 @@ def test_a_share_does_not_depend_on_where_images_lie(tmp_path: Path) -> None:
     for name, some in (("a", rows), ("b", rows[::-1])):
         file = sealed(tmp_path / name, some)
         for stratify in (False, True):
-            at = chosen(tmp_path / name, file, range(90), sample=0.2, stratify=stratify)
+            at = chosen(tmp_path / name, file, range(90), sample=Fraction(1, 5), stratify=stratify)
             found.append({some[number]["key"] for number in at})
     assert found[:2] == found[2:]
 
