@@ -29,7 +29,7 @@ def _inspect(target: Path, records: int, sink: str | None, json: bool, labels: s
     if not target.exists():
         raise DatasetError(f"{target}: no such file or directory")
     if labels is not None:
-        from dataprep.api.label_table import label_table
+        from dataprep.api.questions import label_table
 
         say(*label_table(target, labels))
         return

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace as with_options
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-import msgspec
 from msgspec.structs import replace
 
 from dataprep.datasets.lists import load_class_list
@@ -28,27 +27,20 @@ from dataprep.jobs.request import (
     absolute,
     check_splits,
     recipe_for,
-    usual_shuffle,
 )
 from dataprep.jobs.seal import seal
 from dataprep.jobs.sealed_images import SealedImages, Source
+from dataprep.jobs.selected import lineage, take
 from dataprep.jobs.workspace import Workspace
 from dataprep.sealed.set import SealedSet
 from dataprep.sealed.verify import Verified
 from dataprep.sinks import DatasetInfo
-from dataprep.system.messages import counted, printable, sized
-from dataprep.system.state_files import digest_of, file_sha256
+from dataprep.system.messages import counted, sized
+from dataprep.system.state_files import digest_of
 from dataprep.tables.records import RecordsTable
 from dataprep_schemas.manifest import (
-    Ancestor,
-    Excluded,
     Identity,
-    ImageRecipe,
-    Input,
     Manifest,
-    Selected,
-    SplitName,
-    Unmatched,
 )
 from dataprep_schemas.tables import Kind
 
@@ -183,9 +175,9 @@ def _plan(
     """
     manifest, recipe, sink = sources[0].manifest, request.recipe, request.load_sink()
     info = _info(request, sources)
-    changed = _take(request, sources, info, database, report)
+    changed = take(request, sources, info, database, report)
     info = kept_info(info, sink, report)
-    if request.selection is None:
+    if changed is None:
         splits = tuple(_split(manifest, name, request, info) for name in manifest.splits)
         for split in splits:
             report(
@@ -193,17 +185,16 @@ def _plan(
                 f"in {counted(split.shards, 'shard')}, in the same order"
             )
     else:
-        taken: dict[str, Input] = changed["input"]
-        check_splits(request.num_shards, taken)
+        check_splits(request.num_shards, changed.input)
         splits = tuple(
             SplitJob(
                 name=name,
-                shards=choose_shard_count(name, taken[name].images, request, info),
-                shuffle=changed["shuffle"][name],
-                images=taken[name].images,
-                source_bytes=taken[name].bytes,
+                shards=choose_shard_count(name, changed.input[name].images, request, info),
+                shuffle=changed.shuffle[name],
+                images=changed.input[name].images,
+                source_bytes=changed.input[name].bytes,
             )
-            for name in in_usual_order(taken)
+            for name in in_usual_order(changed.input)
         )
     decoded = any(source.sink.pixels != sink.pixels for source in sources)
     images = SealedImages(
@@ -213,126 +204,22 @@ def _plan(
         max(source.manifest.image.max_pixels for source in sources),
     )
     job = Job(request, info, attributes, splits, lease, images)
-    if request.selection is not None:
+    if changed is not None:
         for text in describe_splits(job, {}):
             report(text)
     encodes = recipe is not None and recipe.target("JPEG") == "JPEG"
     if encodes and not all(source.sink.pixels for source in sources):
         report(_SECOND_LOSS)
     image = manifest.image if recipe is None else recipe.config()
-    if recipe is None and request.selection is not None:
+    if recipe is None and changed is not None:
         image = replace(image, statistics="off")  # they are of other images
-    lineage = _lineage(request, sources, image)
-    known = identity_of(manifest)
-    return job, replace(known, image=image, lineage=lineage, **changed, **job.output_identity())
-
-
-def _take(
-    request: ConvertRequest,
-    sources: Sequence[SealedSet],
-    info: DatasetInfo,
-    database: Database,
-    report: Callable[[str], None],
-) -> dict[str, Any]:
-    """Make the tables of what is taken, and say how much that is.
-
-    Returns:
-        What the selection changes of the first data set's identity.
-    """
-    from dataprep.tables import selection as tables
-    from dataprep.tables.label_sets import number_label_sets
-
-    manifest, chosen = sources[0].manifest, request.selection or tables.Selection()
-    names = [name for name, _ in info.classes]
-    tables.take(database, chosen, names, several=len(sources) > 1)
-    splits = tables.splits(database)
-    for split in splits:
-        _check_split(split, chosen.split_by or "split")
-    number_label_sets(database, splits, names, multilabel=info.multilabel)
-    seed = manifest.seed if request.seed is None else request.seed
-    tables.sample(database, chosen, splits, seed)
-    if request.selection is None:
-        return {}
-    found = tables.summaries(database)
-    if not found:
-        raise DatasetError("no image is taken; check --where, --splits, --exclude and --sample")
-    taken = sum(split.images for split in found.values())
-    report(f"{counted(taken, 'image')} of {sum(source.records for source in sources):,} taken")
-    left_out = manifest.excluded
-    if chosen.exclude is not None:
-        more = tables.left_out(database)
-        unknown = f"; {more.unknown:,} names there that no image has, or several" * bool(
-            more.unknown
-        )
-        report(f"{counted(more.images, 'image')} left out (--exclude){unknown}")
-        left_out = _both(left_out, more)
-    if chosen.relabel is not None:
-        number = counted(tables.count_relabelled(database), "image")
-        report(f"{number} with other labels (--relabel)")
-    return {
-        "seed": seed,
-        "shuffle": {
-            name: request.shuffle or manifest.shuffle.get(name) or usual_shuffle(name)
-            for name in found
-        },
-        "classes_sha256": digest_of(info.classes),
-        "unmatched": _unmatched(sources),
-        "excluded": left_out,
-        "input": found,
-    }
-
-
-def _check_split(name: str | None, split_by: str) -> None:
-    try:
-        msgspec.convert(name, SplitName)
-    except msgspec.ValidationError:
-        raise UsageError(
-            f"--split_by {split_by}: {'an empty cell' if name is None else printable(name)!r} is "
-            "no name of a split; leave those images out with --where, or choose another column"
-        ) from None
-
-
-def _both(before: Excluded | None, more: Excluded) -> Excluded:
-    """Digests are exclusive ors, whatever was hashed first."""
-    if before is None:
-        return Excluded(more.images, more.digest)
-    digest = f"{int(before.digest, 16) ^ int(more.digest, 16):032x}"
-    return Excluded(before.images + more.images, digest)
-
-
-def _unmatched(sources: Sequence[SealedSet]) -> Unmatched:
-    every = [source.manifest.unmatched for source in sources]
-    missing, unlisted = sum(it.missing for it in every), sum(it.unlisted for it in every)
-    return replace(every[0], missing=missing, unlisted=unlisted)
-
-
-def _lineage(
-    request: ConvertRequest, sources: Sequence[SealedSet], image: ImageRecipe
-) -> tuple[Ancestor, ...]:
-    """The sources, each followed by its own."""
-    lineage: list[Ancestor] = []
-    chosen = request.selection
-    for number, source in enumerate(sources):
-        manifest, selected = source.manifest, None
-        if chosen is not None:
-            share = chosen.sample
-            selected = Selected(
-                splits=chosen.splits or (),
-                where=chosen.where or "",
-                sample="" if share is None else f"{share.numerator}/{share.denominator}",
-                stratified=chosen.stratify,
-                excluded=None if chosen.exclude is None else file_sha256(chosen.exclude),
-                relabelled=None if chosen.relabel is None else file_sha256(chosen.relabel),
-                split_by=chosen.split_by or "",
-                name=chosen.names[number] if chosen.names else "",
-            )
-        before = manifest.image
-        anew = None if image in (before, replace(before, statistics="off")) else before
-        lineage += [
-            Ancestor(manifest.sha256, manifest.sink, manifest.versions, anew, selected),
-            *manifest.lineage,
-        ]
-    return tuple(lineage)
+    return job, replace(
+        identity_of(manifest),
+        image=image,
+        lineage=lineage(request, sources, image),
+        **({} if changed is None else changed.changes()),
+        **job.output_identity(),
+    )
 
 
 def _keep_order(job: Job, manifest: Manifest, database: Database, token: str) -> None:

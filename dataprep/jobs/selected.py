@@ -1,0 +1,158 @@
+"""What is selected of finished data sets: taken, told, and written down as where it comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import replace
+
+from dataprep.errors import DatasetError, UsageError
+from dataprep.jobs.request import ConvertRequest, usual_shuffle
+from dataprep.sealed.set import SealedSet
+from dataprep.sinks import DatasetInfo
+from dataprep.system.messages import counted, printable
+from dataprep.system.state_files import digest_of, file_sha256
+from dataprep_schemas.manifest import (
+    Ancestor,
+    Excluded,
+    ImageRecipe,
+    Input,
+    Selected,
+    Shuffle,
+    SplitName,
+    Unmatched,
+)
+
+if TYPE_CHECKING:
+    from dataprep.tables.database import Database
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What a selection changes of the first data set's identity; a field is called like its own."""
+
+    seed: int
+    shuffle: Mapping[str, Shuffle]
+    classes_sha256: str
+    unmatched: Unmatched
+    excluded: Excluded | None
+    input: Mapping[str, Input]
+
+    def changes(self) -> dict[str, Any]:
+        """By the names of the fields."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+
+def take(
+    request: ConvertRequest,
+    sources: Sequence[SealedSet],
+    info: DatasetInfo,
+    database: Database,
+    report: Callable[[str], None],
+) -> Taken | None:
+    """Make the tables of what is taken, and say how much that is.
+
+    Returns:
+        What the selection changes; None if all is taken as it is.
+
+    Raises:
+        UsageError: what is to be taken cannot be told.
+        DatasetError: nothing would be taken, or two images of one name.
+    """
+    from dataprep.tables import selection as tables
+    from dataprep.tables.label_sets import number_label_sets
+
+    manifest, chosen = sources[0].manifest, request.selection or tables.Selection()
+    names = [name for name, _ in info.classes]
+    tables.take(database, chosen, names, several=len(sources) > 1)
+    splits = tables.splits(database)
+    for split in splits:
+        _check_split(split, chosen.split_by or "split")
+    number_label_sets(database, splits, names, multilabel=info.multilabel)
+    seed = manifest.seed if request.seed is None else request.seed
+    tables.sample(database, chosen, splits, seed)
+    if request.selection is None:
+        return None
+    found = tables.summaries(database)
+    if not found:
+        raise DatasetError("no image is taken; check --where, --splits, --exclude and --sample")
+    taken = sum(split.images for split in found.values())
+    report(f"{counted(taken, 'image')} of {sum(source.records for source in sources):,} taken")
+    left_out = manifest.excluded
+    if chosen.exclude is not None:
+        more = tables.left_out(database)
+        unknown = f"; {more.unknown:,} names there that no image has, or several" * bool(
+            more.unknown
+        )
+        report(f"{counted(more.images, 'image')} left out (--exclude){unknown}")
+        left_out = _both(left_out, more)
+    if chosen.relabel is not None:
+        number = counted(tables.count_relabelled(database), "image")
+        report(f"{number} with other labels (--relabel)")
+    return Taken(
+        seed=seed,
+        shuffle={
+            name: request.shuffle or manifest.shuffle.get(name) or usual_shuffle(name)
+            for name in found
+        },
+        classes_sha256=digest_of(info.classes),
+        unmatched=_unmatched(sources),
+        excluded=left_out,
+        input=found,
+    )
+
+
+def _check_split(name: str | None, split_by: str) -> None:
+    try:
+        msgspec.convert(name, SplitName)
+    except msgspec.ValidationError:
+        raise UsageError(
+            f"--split_by {split_by}: {'an empty cell' if name is None else printable(name)!r} is "
+            "no name of a split; leave those images out with --where, or choose another column"
+        ) from None
+
+
+def _both(before: Excluded | None, more: Excluded) -> Excluded:
+    """Digests are exclusive ors, whatever was hashed first."""
+    if before is None:
+        return Excluded(more.images, more.digest)
+    digest = f"{int(before.digest, 16) ^ int(more.digest, 16):032x}"
+    return Excluded(before.images + more.images, digest)
+
+
+def _unmatched(sources: Sequence[SealedSet]) -> Unmatched:
+    every = [source.manifest.unmatched for source in sources]
+    missing, unlisted = sum(it.missing for it in every), sum(it.unlisted for it in every)
+    return replace(every[0], missing=missing, unlisted=unlisted)
+
+
+def lineage(
+    request: ConvertRequest, sources: Sequence[SealedSet], image: ImageRecipe
+) -> tuple[Ancestor, ...]:
+    """The sources, each followed by its own."""
+    found: list[Ancestor] = []
+    chosen = request.selection
+    for number, source in enumerate(sources):
+        manifest, selected = source.manifest, None
+        if chosen is not None:
+            share = chosen.sample
+            selected = Selected(
+                splits=chosen.splits or (),
+                where=chosen.where or "",
+                sample="" if share is None else f"{share.numerator}/{share.denominator}",
+                stratified=chosen.stratify,
+                excluded=None if chosen.exclude is None else file_sha256(chosen.exclude),
+                relabelled=None if chosen.relabel is None else file_sha256(chosen.relabel),
+                split_by=chosen.split_by or "",
+                name=chosen.names[number] if chosen.names else "",
+            )
+        before = manifest.image
+        anew = None if image in (before, replace(before, statistics="off")) else before
+        found += [
+            Ancestor(manifest.sha256, manifest.sink, manifest.versions, anew, selected),
+            *manifest.lineage,
+        ]
+    return tuple(found)
