@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from dataprep.sealed.set import SealedSet
     from dataprep.sealed.verify import Verified
     from dataprep.sinks.example import Example
+    from dataprep.training.mixture import mix
 
 __all__ = [
     "Contents",
@@ -52,6 +53,7 @@ __all__ = [
     "diff",
     "inspect",
     "lint",
+    "mix",
     "open",
     "prepare",
     "report",
@@ -73,6 +75,7 @@ _WHERE: Final = {
     "JobStatus": "dataprep.jobs.status",
     **dict.fromkeys(("Linted", "card", "lint", "report"), "dataprep.api.review"),
     "Progress": "dataprep.api.progress",
+    "mix": "dataprep.training.mixture",
     "Records": "dataprep.sealed.records",
     "SealedSet": "dataprep.sealed.set",
     "Verified": "dataprep.sealed.verify",

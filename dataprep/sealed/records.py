@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import operator
 import os
 import threading
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from copy import copy
 from fractions import Fraction
-from itertools import groupby, islice
+from itertools import groupby, islice, pairwise
 from typing import TYPE_CHECKING, Any, Literal, Self, SupportsIndex, TypeVar, get_args, overload
 
 from dataprep.errors import DatasetError, ImageError, UsageError
@@ -22,6 +23,7 @@ from dataprep.sinks import ShardReader
 from dataprep.sinks.example import Example
 from dataprep.system.messages import counted, printable
 from dataprep.tables.records import NAME, RecordsTable
+from dataprep.training.examples import Examples
 
 _Read = TypeVar("_Read")
 
@@ -31,8 +33,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from dataprep.sealed.torch import TorchDataset
-
 _SHOWN = 5  # examples of a part that its repr describes
 _MOST_OPEN = 32  # shards a thread keeps open; a process may usually open 1024 files
 
@@ -41,7 +41,7 @@ Uneven = Literal["keep", "drop", "repeat"]
 _INHERITED: list[object] = []  # readers of the parent process, kept so that nothing closes them
 
 
-class Records(Sequence[Example]):
+class Records(Examples):
     """The examples of one split, or those chosen of them, in the order they were written.
 
     Of a node's part of a data set, those of the shards that are there, numbered from 0.
@@ -60,6 +60,7 @@ class Records(Sequence[Example]):
         split: which split.
         info: what is true of every example.
         sink: the format.
+        pixels: whether it stores pixels, not encoded images.
 
     Raises:
         UsageError: no such split, a format that is not installed, or a choice that cannot be made.
@@ -80,6 +81,8 @@ class Records(Sequence[Example]):
         self.out, self.split = self._all.out, self._all.split
         self.info, self.sink = self._all.info, self._all.sink
         present, rows = sealed.splits[self.split], first_rows(sealed.manifest)[self.split]
+        self.pixels = self.sink.pixels
+        self._manifest, self._node = sealed.manifest, sealed.part
         self._table = sealed.manifest.records_table
         self._first_rows = [rows[number] for number in present.numbers]
         self._numbers: range | NDArray[np.integer[Any]] = range(len(self._all))
@@ -104,16 +107,8 @@ class Records(Sequence[Example]):
         self._open = _OpenShards()
 
     @property
-    def classes(self) -> Sequence[tuple[str, str]]:
-        """(identifier, name) of every class; the position is the 0-based class index."""
-        return self.info.classes
-
-    @property
     def labels(self) -> NDArray[np.int64]:
-        """The label of every example, in order, without reading an image.
-
-        Shape (n,) of 0-based class indices; where an example may have any number of labels, shape
-        (n, classes) of zeros and ones. Read from the table of records each time.
+        """See `Examples.labels`.
 
         Raises:
             DatasetError: the table cannot be read, or has labels that are none.
@@ -156,22 +151,6 @@ class Records(Sequence[Example]):
         frame: pd.DataFrame = self.table.to_pandas()
         return frame
 
-    def to_torch(self, transform: Callable[[Any], Any] | None = None) -> TorchDataset:
-        """A map-style `torch.utils.data.Dataset` of pairs of an image and its label.
-
-        May be handed to the workers of a ``DataLoader``, which open the files for themselves.
-
-        Args:
-            transform: takes a Pillow image, e.g. of torchvision; None gives uint8 tensors, shape
-                (channels, height, width), which a batch can hold only if all have one size.
-
-        Raises:
-            ImportError: PyTorch is not installed.
-        """
-        from dataprep.sealed.torch import TorchDataset
-
-        return TorchDataset(self, transform)
-
     def __len__(self) -> int:
         """How many examples there are."""
         return len(self._numbers)
@@ -206,27 +185,42 @@ class Records(Sequence[Example]):
         reader = self._open.here.get(shard, self._all.reader)
         return reader[index - self._all.start(shard)]
 
-    def __getitems__(self, numbers: Sequence[SupportsIndex]) -> list[Example]:
-        """The examples with these numbers, in that order, read in the order of the files.
-
-        What a ``DataLoader`` of PyTorch asks for of a batch.
-
-        Raises:
-            IndexError: there is no such example.
-            SinkError: one is damaged.
-        """
+    def __getitems__(self, numbers: Sequence[SupportsIndex], /) -> list[Example]:
+        """See `Examples.__getitems__`."""
         return self._each(numbers, ShardReader.__getitem__)
 
     def encoded(self, numbers: Sequence[SupportsIndex]) -> list[bytes]:
-        """`Example.encoded` of the examples with these numbers, sooner than the examples.
-
-        Whatever protects an image in its format is checked; what is said about it need not be read.
-
-        Raises:
-            IndexError: there is no such example.
-            SinkError: one is damaged.
-        """
+        """See `Examples.encoded`."""
         return self._each(numbers, ShardReader.encoded)
+
+    def place_of(self, number: int) -> str:
+        """See `Examples.place_of`."""
+        index = self._index(number)
+        shard = bisect_right(self._all.ends, index)
+        path = self.out / self._all.files[shard][0]
+        return f"{path}: record {index - self._all.start(shard)}"
+
+    def identity(self) -> dict[str, Any]:
+        """See `Examples.identity`."""
+        rows = None
+        if len(self) < self._manifest.splits[self.split].records:
+            rows = hashlib.sha256(self._rows().astype("<i8").tobytes()).hexdigest()
+        return {
+            "examples": len(self),
+            "split": self.split,
+            "manifest": self._manifest.sha256,
+            "rows": rows,
+        }
+
+    @property
+    def shared(self) -> bool:
+        """See `Examples.shared`."""
+        return self._node is not None and self._node.nodes > 1
+
+    def shard_sizes(self) -> list[int]:
+        """See `Examples.shard_sizes`."""
+        ends = [bisect_left(self._numbers, end) for end in self._all.ends]
+        return [end - start for start, end in pairwise([0, *ends])]
 
     def _each(
         self, numbers: Sequence[SupportsIndex], read: Callable[[ShardReader, int], _Read]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from dataprep.errors import ImageError, SinkError
-from dataprep.images.decode import orientation_of, sniff, to_pixels
-from dataprep.images.pixels import turned, upright
+from dataprep.images.decode import orientation_of, shown, sniff, to_pixels
+from dataprep.images.pixels import turned
 from dataprep.system.messages import printable
 from dataprep.tables import Box, Value
 from dataprep_schemas.manifest import Color
@@ -113,10 +112,7 @@ class Example:
         if self.format == "RAW":
             shape = (self.height, self.width) + ((3,) if self.channels == 3 else ())
             return np.frombuffer(self.encoded, np.uint8).reshape(shape)
-        pixels = _decoded(self.encoded, self.channels) if self.format == "JPEG" else None
-        if pixels is None:
-            pixels = _decoded_by_pillow(self.encoded, self.channels)
-        return upright(pixels, self.orientation)
+        return shown(self.encoded, self.channels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,38 +263,6 @@ class DatasetInfo:
         if labels and len(labels) != len(boxes):
             raise SinkError(f"there are {len(labels)} box labels for {len(boxes)} boxes")
         self._check_labels(labels, "box labels")
-
-
-def _decoded(data: bytes, channels: int) -> NDArray[Any] | None:
-    """The pixels that Pillow would give, by the same library; None where Pillow has to be asked.
-
-    That is where libjpeg-turbo warns; and of CMYK, and grey wanted of colour, which Pillow weighs
-    in its own way.
-    """
-    import simplejpeg  # type: ignore[import-untyped]  # it ships stubs, but no py.typed
-
-    try:
-        _, _, space, _ = simplejpeg.decode_jpeg_header(data)
-        if space == "Gray" and channels == 1:
-            grey: NDArray[Any] = simplejpeg.decode_jpeg(data, "GRAY", strict=True)
-            return grey[:, :, 0]
-        if space in ("Gray", "YCbCr", "RGB") and channels == 3:
-            pixels: NDArray[Any] = simplejpeg.decode_jpeg(data, "RGB", strict=True)
-            return pixels
-    except ValueError:
-        pass
-    return None
-
-
-def _decoded_by_pillow(data: bytes, channels: int) -> NDArray[Any]:
-    import numpy as np
-    from PIL import Image
-
-    with Image.open(io.BytesIO(data)) as picture:
-        deep = picture.mode.startswith("I;16")
-        return np.asarray(
-            picture.convert(picture.mode if deep else "RGB" if channels == 3 else "L")
-        )
 
 
 def _attribute(name: str, kind: str, value: Value) -> Value:

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import dataprep
-from dataprep.sealed.records import Records
 from dataprep.sinks.example import Example
 from tests.conftest import Made, Shelf
 from tests.sealed.conftest import READABLE
@@ -54,8 +53,9 @@ def test_many_labels_are_a_tensor_of_zeros_and_ones(radiographs: Made) -> None:
         assert target.shape == (14,)
 
 
-def test_a_transform_gets_a_picture_and_a_batch_is_what_single_ones_are(records: Records) -> None:
+def test_a_transform_gets_a_picture_and_a_batch_is_what_single_ones_are(tiny: Made) -> None:
     torch = pytest.importorskip("torch", reason="needs torch")
+    records = dataprep.open(tiny.out)
     plain, shown = records.to_torch(), records.to_torch(transform=lambda picture: picture)
     for number, (picture, label) in zip((5, 1, 5), shown.__getitems__([5, 1, 5]), strict=True):
         assert picture.tobytes() == records[number].image().tobytes()

@@ -1,0 +1,179 @@
+"""A stored picture decoded, cut, scaled and mirrored into its place in a batch, in one step.
+
+Decoder and resampler run without the GIL, so that threads share the work. A JPEG of which a half,
+a quarter or an eighth is enough is decoded to that; libjpeg's other scales take longer than all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import numpy as np
+import simplejpeg  # type: ignore[import-untyped]  # it ships stubs, but no py.typed
+from PIL import Image
+
+from dataprep.errors import ImageError
+from dataprep.images import jpeg
+from dataprep.images.decode import orientation_of, shown
+from dataprep.images.pixels import Pixels, eight_bits, mapped, padded
+
+try:
+    import cykooz_resizer as fast
+except ModuleNotFoundError:  # there are wheels for x86-64 only, as of 4.0.1
+    fast = None
+
+_AREA: Final = (0.08, 1.0)  # of the picture, and the ratio of its sides: Szegedy et al., Going
+_RATIO: Final = (3 / 4, 4 / 3)  # deeper with convolutions, 2015; as torchvision and timm take them
+_ATTEMPTS: Final = 10
+_CENTER: Final = 224 / 256  # of the shorter side, as ImageNet is evaluated
+
+Part = tuple[float, float, float, float]
+"""Left, top, width and height of a part of a picture, in pixels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Crop:
+    """What of each picture is shown.
+
+    Attributes:
+        size: (height, width) in pixels of what is shown.
+        kind: ``random``: a part of 8 to 100 % of the area, its sides 3:4 to 4:3. ``center``: the
+            largest part in the middle that has the sides' ratio, and 7/8 of that. None: all of it.
+        flip: whether every second one is mirrored, left to right.
+    """
+
+    size: tuple[int, int]
+    kind: Literal["random", "center"] | None = None
+    flip: bool = False
+
+    @property
+    def draws(self) -> int:
+        """How many random numbers it needs."""
+        return 2 * _ATTEMPTS + 3 if self.kind == "random" else int(self.flip)
+
+    def part(self, height: int, width: int, drawn: Sequence[float]) -> Part:
+        """Which part of a picture of this size is shown."""
+        if self.kind == "random":
+            return _random_part(height, width, drawn)
+        if self.kind == "center":
+            return _middle(height, width, self.size[1] / self.size[0], _CENTER)
+        return 0, 0, width, height
+
+
+def place(data: bytes, crop: Crop, drawn: Sequence[float], target: Pixels) -> None:
+    """Put what is shown of a stored JPEG or PNG into its place.
+
+    Where nothing is cut or scaled these are the pixels of `decode.shown`, of 16 bits the higher 8;
+    scaled ones are antialiased, bilinear.
+
+    Args:
+        drawn: `Crop.draws` numbers from 0 to below 1.
+        target: shape (height, width, 3), or (height, width) for grey; in C order.
+
+    Raises:
+        ImageError: it is no image, or damaged; or it has another size where all is to be shown.
+    """
+    channels = 3 if target.ndim == 3 else 1
+    if data.startswith(jpeg.MAGIC):
+        with suppress(ValueError):  # of what libjpeg-turbo complains of, Pillow decides
+            space = jpeg.plain_space(data, channels)
+            if space and orientation_of(data) == 1 and _placed(data, space, crop, drawn, target):
+                return
+    try:
+        pixels = eight_bits(shown(data, channels))
+    except Exception as error:  # whatever Pillow raises tells of the image
+        raise ImageError(f"it cannot be decoded: {error}") from error
+    place_pixels(pixels, crop, drawn, target)
+
+
+def place_pixels(pixels: Pixels, crop: Crop, drawn: Sequence[float], target: Pixels) -> None:
+    """The same for pixels, (height, width) or (height, width, 3)."""
+    height, width = pixels.shape[:2]
+    _put(pixels, crop.part(height, width, drawn), crop, drawn, target)
+
+
+def _placed(
+    data: bytes, space: Literal["GRAY", "RGB"], crop: Crop, drawn: Sequence[float], target: Pixels
+) -> bool:
+    height, width, _, _ = simplejpeg.decode_jpeg_header(data)
+    mirrored = crop.flip and drawn[-1] < 0.5
+    if (height, width) == crop.size and crop.kind is None and not mirrored:
+        jpeg.decode_packed(data, space, target)
+        return True
+    left, top, across, down = crop.part(height, width, drawn)
+    need = min(across / crop.size[1], down / crop.size[0])
+    scale = max(one for one in (1, 2, 4, 8) if one <= max(need, 1))
+    least = {"min_height": -(-height // scale), "min_width": -(-width // scale)}
+    decoded = simplejpeg.decode_jpeg(
+        data, "GRAY" if space == "GRAY" else "RGBX", strict=True, **(least if scale > 1 else {})
+    )
+    pixels: Any = decoded[:, :, 0] if space == "GRAY" else decoded[:, :, :3]
+    # The scaled picture is rounded up to whole pixels.
+    part = (left / scale, top / scale, across / scale, down / scale)
+    _put(pixels, part, crop, drawn, target)
+    return True
+
+
+def _put(pixels: Pixels, part: Part, crop: Crop, drawn: Sequence[float], target: Pixels) -> None:
+    height, width = pixels.shape[:2]
+    if crop.size != (height, width) or part != (0, 0, width, height):
+        pixels = _scaled(pixels, part, crop.size)
+    whole = padded(pixels)
+    if crop.flip and drawn[-1] < 0.5:
+        if whole is not None:  # four bytes at a time
+            whole = np.ascontiguousarray(whole.view(np.uint32)[:, ::-1]).view(np.uint8)
+        else:
+            pixels = pixels[:, ::-1]
+    if whole is None:
+        target[...] = pixels
+    else:  # numpy copies three bytes of four ten times as slowly
+        target.reshape(-1)[:] = np.frombuffer(mapped("RGBA", whole).tobytes("raw", "RGB"), np.uint8)
+
+
+def _scaled(pixels: Pixels, part: Part, size: tuple[int, int]) -> Pixels:
+    """A part of a picture scaled to (height, width); of colour, `padded`."""
+    height, width = pixels.shape[:2]
+    left, top = min(part[0], width - 1), min(part[1], height - 1)
+    across, down = min(part[2], width - left), min(part[3], height - top)
+    if fast is None:
+        box = (left, top, left + across, top + down)
+        picture = Image.fromarray(np.ascontiguousarray(pixels))
+        return np.asarray(picture.resize(size[::-1], Image.Resampling.BILINEAR, box))
+    options = fast.ResizeOptions(
+        fast.ResizeAlg.convolution(fast.FilterType.bilinear),
+        crop_box=fast.CropBox(left, top, across, down),
+        use_alpha=False,
+    )
+    found = np.empty((*size, 4)[: pixels.ndim], np.uint8)
+    whole = padded(pixels)
+    if pixels.ndim == 2:
+        source, target = mapped("L", np.ascontiguousarray(pixels)), mapped("L", found)
+    elif whole is not None:  # CMYK: four bytes a pixel, none of which is alpha
+        source, target = mapped("CMYK", whole), mapped("CMYK", found)
+    else:
+        source, target = Image.fromarray(np.ascontiguousarray(pixels)), mapped("RGBA", found)
+    fast.Resizer().resize_pil(source, target, options)
+    return found if pixels.ndim == 2 else found[:, :, :3]
+
+
+def _random_part(height: int, width: int, drawn: Sequence[float]) -> Part:
+    """As torchvision's ``RandomResizedCrop`` finds it."""
+    for attempt in range(_ATTEMPTS):
+        area = height * width * (_AREA[0] + (_AREA[1] - _AREA[0]) * drawn[2 * attempt])
+        ratio = _RATIO[0] * (_RATIO[1] / _RATIO[0]) ** drawn[2 * attempt + 1]
+        across, down = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
+        if 0 < across <= width and 0 < down <= height:
+            left, top = drawn[2 * _ATTEMPTS : 2 * _ATTEMPTS + 2]
+            return int(left * (width - across + 1)), int(top * (height - down + 1)), across, down
+    nearest = min(max(width / height, _RATIO[0]), _RATIO[1])
+    return _middle(height, width, nearest, 1.0)
+
+
+def _middle(height: int, width: int, ratio: float, share: float) -> Part:
+    """The largest part in the middle whose width is so many times its height, or less of it."""
+    across, down = min(width, height * ratio) * share, min(height, width / ratio) * share
+    return (width - across) / 2, (height - down) / 2, across, down

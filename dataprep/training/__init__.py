@@ -1,0 +1,1 @@
+"""From finished data sets to batches: the order of an epoch, resumed exactly; loaders."""

@@ -1,0 +1,229 @@
+"""What can be trained from: examples by number, in an order, in batches, for a framework."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+
+from dataprep.errors import UsageError
+from dataprep.training.order import InBlocks, InOrder, InProportion, Order, Shuffled, Weighted
+from dataprep.training.sampler import Leftover, Sampler, this_process
+from dataprep.training.source import Source
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from dataprep.training.grain import GrainSource
+    from dataprep.training.loader import Framework, Loader
+    from dataprep.training.torch import TorchDataset
+
+Shuffle = Literal["global", "blocks", "none"]
+
+
+class Examples(Source):
+    """Examples by number, and what makes batches of them."""
+
+    def sampler(
+        self,
+        batch_size: int,
+        *,
+        seed: int = 0,
+        rank: int | None = None,
+        world_size: int | None = None,
+        shuffle: Shuffle = "global",
+        window: int = 16,
+        uneven: Leftover = "drop",
+        weights: ArrayLike | None = None,
+        balance: Literal["class"] | None = None,
+    ) -> Sampler:
+        """A batch sampler for ``DataLoader``: the same samples for any ranks, resumed exactly.
+
+        Args:
+            batch_size: of one rank.
+            seed: another one makes another order.
+            rank: 0-based; None for that of ``torch.distributed``, or of RANK in the environment.
+            world_size: how many ranks there are; likewise, WORLD_SIZE.
+            shuffle: ``global``: any order of all examples, another in every epoch. ``blocks``: the
+                shards in any order, mixed within windows, where reading at random is slow.
+                ``none``: as they were written.
+            window: of ``blocks``: how many shards are mixed at a time.
+            uneven: what to do with a rest that does not fill a batch of every rank. ``drop``: leave
+                it out. ``repeat``: smaller batches, of one size on all ranks, in which the first
+                samples of the epoch come again if need be.
+            weights: how often each example is to come, in proportion, shape (n,): in each epoch of
+                n samples, its share of n, rounded up or down.
+            balance: ``class``: every class equally often, in every stretch of the sequence; of
+                each class all examples come before any comes again. Classes without are left out.
+
+        Raises:
+            UsageError: these settings exclude each other, or cannot have these values.
+        """
+        here = this_process()
+        if (rank is None) != (world_size is None):
+            raise UsageError("give both rank and world_size, or none of them")
+        return Sampler(
+            self.order(seed, shuffle, window, weights, balance),
+            batch_size,
+            rank=here[0] if rank is None else rank,
+            world_size=here[1] if world_size is None else world_size,
+            uneven=uneven,
+            identity=self.identity(),
+            shared=self.shared,
+        )
+
+    def order(
+        self,
+        seed: int,
+        shuffle: Shuffle,
+        window: int,
+        weights: ArrayLike | None,
+        balance: Literal["class"] | None,
+    ) -> Order:
+        """The order that the arguments of `sampler` ask for."""
+        settings: dict[str, Any] = {"seed": seed, "shuffle": shuffle}
+        if shuffle not in get_args(Shuffle):
+            raise UsageError(f"shuffle={shuffle!r} is none of {', '.join(get_args(Shuffle))}")
+        if weights is not None or balance is not None:
+            if shuffle != "global" or (weights is not None and balance is not None):
+                raise UsageError("weights and balance are orders of their own: give one alone")
+            settings["shuffle"] = "weights" if balance is None else "balance"
+        if weights is not None:
+            shares = _weights(weights, len(self))
+            settings["weights"] = hashlib.sha256(shares.astype("<f8").tobytes()).hexdigest()
+            return Weighted(seed, settings, shares)
+        if balance is not None:
+            return self._balanced(seed, settings, balance)
+        if shuffle == "blocks":
+            if window < 1:
+                raise UsageError(f"window={window}: expected 1 or more shards")
+            return InBlocks(seed, {**settings, "window": window}, self.shard_sizes(), window)
+        kind = Shuffled if shuffle == "global" else InOrder
+        return kind(len(self), seed, settings)
+
+    def _balanced(self, seed: int, settings: dict[str, Any], balance: str) -> Order:
+        if balance != "class":
+            raise UsageError(f"balance={balance!r}: expected class")
+        if self.info.multilabel:
+            raise UsageError("balance is for images of one label; of these, give weights")
+        labels = self.labels
+        sizes = np.bincount(labels)
+        present: list[int] = sizes[sizes > 0].tolist()
+        members = np.argsort(labels, kind="stable")
+        return InProportion(seed, settings, members, present, [1] * len(present))
+
+    def loader(
+        self,
+        batch_size: int,
+        *,
+        size: int | tuple[int, int] | None = None,
+        crop: Literal["random", "center"] | None = None,
+        flip: bool = False,
+        transform: Callable[[Any], Any] | None = None,
+        framework: Framework = "torch",
+        threads: int | None = None,
+        prefetch: int = 4,
+        **order: Any,
+    ) -> Loader:
+        """Batches of decoded images and labels, by threads of this process; resumed exactly.
+
+        Args:
+            batch_size: of one rank.
+            size: the side of the images in a batch, or (height, width), in pixels; None if all are
+                of one size, and stay so.
+            crop: ``random``: a part of 8 to 100 % of the area, with sides 3:4 to 4:3, scaled to
+                `size`. ``center``: the middle, 7/8 of the shorter side. None: the whole image.
+            flip: mirror every second image, left to right.
+            transform: takes a whole batch of images, such as torchvision's v2, and gives what is
+                to come in its place.
+            framework: what batches are made of: ``torch``, uint8 in channels-last memory, shape
+                (batch, channels, height, width), pinned where there is CUDA; ``numpy`` or ``jax``,
+                (batch, height, width, channels).
+            threads: that decode; None for one for each core this process may use.
+            prefetch: batches that are made ahead.
+            order: as `sampler` takes it: ``seed``, ``rank``, ``world_size``, ``shuffle`` and so on.
+
+        Crops and flips depend on the seed, the epoch and the position alone. Colour is RGB, or grey
+        with one channel where all of the data set is grey. Of 16 bits the higher 8 are taken.
+
+        Raises:
+            UsageError: these settings exclude each other, or cannot have these values.
+            ImportError: the framework is not installed.
+        """
+        from dataprep.training.loader import Loader
+
+        return Loader(
+            self,
+            self.sampler(batch_size, **order),
+            size=size,
+            crop=crop,
+            flip=flip,
+            transform=transform,
+            framework=framework,
+            threads=threads,
+            prefetch=prefetch,
+        )
+
+    def to_torch(
+        self,
+        transform: Callable[[Any], Any] | None = None,
+        *,
+        decode: bool = True,
+        fields: Sequence[str] = (),
+    ) -> TorchDataset:
+        """A map-style `torch.utils.data.Dataset` of pairs of an image and its label.
+
+        May be handed to the workers of a ``DataLoader``, which open the files for themselves. Its
+        ``collate_fn`` stacks tensors without copying them twice.
+
+        Args:
+            transform: takes a Pillow image, e.g. of torchvision, upright, with the ``info`` of its
+                file; None gives uint8 tensors, shape (channels, height, width), which a batch can
+                hold only if all have one size.
+            decode: False gives the bytes of the file as it is stored in place of the image.
+            fields: what else of each example, as a dict behind the pair: ``key``, ``boxes``
+                (torchvision's `BoundingBoxes`), names of attributes, or whatever an `Example` has;
+                ``position``: where the sample is, epoch and position, if a sampler of ours chose
+                it.
+
+        Raises:
+            ImportError: PyTorch is not installed; or torchvision, and boxes are asked for.
+            UsageError: there is no such field.
+        """
+        from dataprep.training.torch import TorchDataset
+
+        return TorchDataset(self, transform, decode=decode, fields=fields)
+
+    def to_tf(self, sampler: Sampler) -> Any:
+        """A `tf.data.Dataset` of batches: encoded images, shape (batch,), and their labels.
+
+        Map it with ``tf.io.decode_jpeg`` or the like; loop over ``sampler.track(dataset)``, so that
+        the state of the sampler counts what was received.
+
+        Raises:
+            ImportError: TensorFlow is not installed.
+        """
+        from dataprep.training.tensorflow import batches
+
+        return batches(self, sampler)
+
+    def to_grain(self, sampler: Sampler) -> GrainSource:
+        """A random-access source for Grain: what is left of this rank's samples in this epoch.
+
+        ``grain.MapDataset.source(records.to_grain(sampler))``, neither shuffled nor sharded there.
+        Loop over ``sampler.track(...)`` of its batches, which have the sampler's size.
+        """
+        from dataprep.training.grain import GrainSource
+
+        return GrainSource(self, sampler)
+
+
+def _weights(given: ArrayLike, count: int) -> NDArray[np.float64]:
+    found = np.asarray(given, np.float64)
+    if found.shape != (count,):
+        raise UsageError(f"weights have the shape {found.shape}, expected ({count},)")
+    if not (np.isfinite(found).all() and (found >= 0).all() and found.sum() > 0):
+        raise UsageError("weights must be numbers of 0 or more, not all 0")
+    return found

@@ -1,0 +1,259 @@
+"""Batches of decoded images, made by threads of this process in memory that is used again."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import numpy as np
+
+from dataprep.errors import ImageError, SinkError, UsageError
+from dataprep.images.crops import Crop, place, place_pixels
+from dataprep.images.pixels import require_size
+from dataprep.images.recipe import MAX_PIXELS
+from dataprep.system.job_limits import usable_cores
+from dataprep.training.permutation import key, uniforms
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dataprep.training.sampler import Numbers, Sampler
+    from dataprep.training.source import Source
+
+Framework = Literal["torch", "numpy", "jax"]
+
+_PARTS: Final = 2  # of a batch, for each thread: the last ones to finish are small
+
+
+class Batch(tuple[Any, Any]):
+    """A pair of images and labels.
+
+    Attributes:
+        numbers: of the examples.
+        position: where they are, shape (batch, 2), epoch and position in it.
+    """
+
+    numbers: Sequence[int]
+    position: NDArray[np.int64]
+
+
+class Loader:
+    """Batches of one rank; made by ``records.loader``.
+
+    Looping over it is an epoch, or what is left of one. A batch's memory is used again when nobody
+    has it, or a part of it, any more.
+
+    Args:
+        examples: which.
+        sampler: in which order.
+        size: and the rest: as ``records.loader`` has them.
+
+    Attributes:
+        sampler: that chooses the samples, and knows how many were received.
+        shape: of one image, (height, width, channels).
+    """
+
+    def __init__(
+        self,
+        examples: Source,
+        sampler: Sampler,
+        *,
+        size: int | tuple[int, int] | None,
+        crop: Literal["random", "center"] | None,
+        flip: bool,
+        transform: Callable[[Any], Any] | None,
+        framework: Framework,
+        threads: int | None,
+        prefetch: int,
+    ) -> None:
+        if crop is not None and size is None:
+            raise UsageError(f"crop={crop!r} needs a size: size=224, say")
+        if crop not in (None, "random", "center"):
+            raise UsageError(f"crop={crop!r} is none of random, center")
+        for name, value in (("threads", threads), ("prefetch", prefetch)):
+            if value is not None and value < 1:
+                raise UsageError(f"{name}={value}: expected 1 or more")
+        self.sampler = sampler
+        self._examples = examples
+        self._crop = Crop(_size(examples, size), crop, flip)
+        self._transform = transform
+        self._threads, self._prefetch = threads or usable_cores(), prefetch
+        self._labels = examples.labels
+        self.shape = (*self._crop.size, examples.info.channels)
+        if framework not in _FRAMEWORKS:
+            raise UsageError(f"framework={framework!r} is none of {', '.join(_FRAMEWORKS)}")
+        self._memory = _FRAMEWORKS[framework]((sampler.batch_size, *self.shape))
+
+    def __len__(self) -> int:
+        """How many batches a whole epoch has."""
+        return len(self.sampler)
+
+    def __iter__(self) -> Iterator[Batch]:
+        """What is left of the epoch.
+
+        Raises:
+            SinkError: an example is damaged, or no image of this size; names record and shard.
+        """
+        return self.sampler.track(self._batches())
+
+    def state_dict(self, after: Batch | None = None) -> dict[str, Any]:
+        """See `Sampler.state_dict`: what this loop has received."""
+        return self.sampler.state_dict(after)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """See `Sampler.load_state_dict`."""
+        self.sampler.load_state_dict(state)
+
+    def set_epoch(self, epoch: int) -> None:
+        """See `Sampler.set_epoch`."""
+        self.sampler.set_epoch(epoch)
+
+    def _batches(self) -> Iterator[Batch]:
+        pool = ThreadPoolExecutor(self._threads, thread_name_prefix="dataprep loader")
+        under_way: deque[_Begun] = deque()
+        try:
+            for numbers in self.sampler:
+                under_way.append(self._begin(pool, numbers))
+                if len(under_way) > self._prefetch:
+                    yield self._finish(under_way.popleft())
+            while under_way:
+                yield self._finish(under_way.popleft())
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    def _begin(self, pool: ThreadPoolExecutor, numbers: Numbers) -> _Begun:
+        places, given = self._memory.new()
+        positions = np.asarray(numbers.positions, np.uint64)
+        keys = key("crops", numbers.seed, numbers.epoch)
+        drawn = uniforms(positions, keys, self._crop.draws).tolist()
+        step = -(-len(numbers) // (_PARTS * self._threads))
+        parts = [slice(at, at + step) for at in range(0, len(numbers), step)]
+        futures = [
+            pool.submit(self._fill, numbers[part], drawn[part], places[part]) for part in parts
+        ]
+        return _Begun(numbers, given, futures)
+
+    def _fill(
+        self, numbers: Sequence[int], drawn: Sequence[Sequence[float]], places: NDArray[np.uint8]
+    ) -> None:
+        examples, crop = self._examples, self._crop
+        stored = examples.encoded(numbers)
+        for number, data, numbers_drawn, target in zip(numbers, stored, drawn, places, strict=True):
+            if target.shape[2] == 1:
+                target = target[:, :, 0]
+            try:
+                if examples.pixels:
+                    shape = (*(examples.info.size or ()), *target.shape[2:])
+                    pixels = np.frombuffer(data, np.uint8).reshape(shape)
+                    place_pixels(pixels, crop, numbers_drawn, target)
+                else:
+                    place(data, crop, numbers_drawn, target)
+            except ImageError as error:
+                raise SinkError(f"{examples.place_of(number)}: {error}") from error
+
+    def _finish(self, begun: _Begun) -> Batch:
+        for future in begun.futures:
+            future.result()
+        numbers = begun.numbers
+        images = begun.given(len(numbers))
+        if self._transform is not None:
+            images = self._transform(images)
+        batch = Batch((images, self._memory.of_labels(self._labels[numbers])))
+        batch.numbers = numbers
+        batch.position = np.array([(numbers.epoch, at) for at in numbers.positions], np.int64)
+        return batch
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """A batch that is being made."""
+
+    numbers: Numbers
+    given: Callable[[int], Any]
+    futures: Sequence[Future[None]]
+
+
+def _size(examples: Source, size: int | tuple[int, int] | None) -> tuple[int, int]:
+    """Height and width of what a batch holds: what is asked for, or the size of all images."""
+    if size is None:
+        return examples.info.size or examples[0].array().shape[:2]
+    height, width = (size, size) if isinstance(size, int) else size
+    try:
+        require_size(width, height, MAX_PIXELS)
+    except ImageError as error:
+        raise UsageError(f"size={size}: {error}") from error
+    return height, width
+
+
+class _Lent:
+    """Memory that goes back to where it came from when no array uses it any more."""
+
+    def __init__(self, memory: NDArray[np.uint8], idle: list[NDArray[np.uint8]]) -> None:
+        # An array of it keeps this object, as does an array of that, and a tensor made of either.
+        self.__array_interface__ = memory.__array_interface__
+        self._memory, self._idle = memory, idle
+
+    def __del__(self) -> None:
+        self._idle.append(self._memory)
+
+
+class _Numpy:
+    """Memory for batches of one shape, and what becomes of it."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self._shape = shape
+        self._idle: list[NDArray[np.uint8]] = []
+
+    def new(self) -> tuple[NDArray[np.uint8], Callable[[int], Any]]:
+        """Room for a batch, and what gives so many of its images when it is full."""
+        array = self._array()
+        return array, lambda count: array[:count]
+
+    def of_labels(self, labels: NDArray[np.int64]) -> Any:
+        """Labels, likewise."""
+        return labels
+
+    def _array(self) -> NDArray[np.uint8]:
+        memory = self._idle.pop() if self._idle else np.empty(self._shape, np.uint8)
+        return np.asarray(_Lent(memory, self._idle))
+
+
+class _Torch(_Numpy):
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        super().__init__(shape)
+        self._torch = import_module("torch")
+        self._pinned = self._torch.cuda.is_available()
+
+    def new(self) -> tuple[NDArray[np.uint8], Callable[[int], Any]]:
+        """Channels last in memory, as a view with the channels first."""
+        if self._pinned:  # PyTorch knows when what is copied without blocking may be used again
+            whole = self._torch.empty(self._shape, dtype=self._torch.uint8, pin_memory=True)
+        else:
+            whole = self._torch.from_numpy(self._array())
+        return whole.numpy(), lambda count: whole[:count].permute(0, 3, 1, 2)
+
+    def of_labels(self, labels: NDArray[np.int64]) -> Any:
+        """A tensor."""
+        return self._torch.from_numpy(labels)
+
+
+class _Jax(_Numpy):
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        super().__init__(shape)
+        self._jax = import_module("jax.numpy")
+
+    def new(self) -> tuple[NDArray[np.uint8], Callable[[int], Any]]:
+        """Copied: a device's memory is its own."""
+        array = self._array()
+        return array, lambda count: self._jax.array(array[:count])
+
+    def of_labels(self, labels: NDArray[np.int64]) -> Any:
+        """An array of JAX."""
+        return self._jax.array(labels)
+
+
+_FRAMEWORKS: Final[Mapping[str, type[_Numpy]]] = {"torch": _Torch, "numpy": _Numpy, "jax": _Jax}

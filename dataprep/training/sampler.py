@@ -1,0 +1,297 @@
+"""Batches of record numbers: the same sequence for any number of ranks, resumed exactly."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, Literal, TypeVar, get_args
+
+import numpy as np
+
+from dataprep.errors import UsageError
+from dataprep.system.messages import counted
+from dataprep.training.order import Order
+
+_Batch = TypeVar("_Batch")
+
+Leftover = Literal["drop", "repeat"]
+FORMAT: Final = 1
+"""Of the states that samplers give."""
+
+POSITION: Final = "position"
+"""The field of a batch that tells where its samples are: shape (batch, 2), epoch and position."""
+
+
+class Numbers(list[int]):
+    """The record numbers of one batch, and where they are in the sequence of all ranks.
+
+    Attributes:
+        epoch: which epoch.
+        positions: of each number in that epoch; from the epoch's size on of those repeated.
+        seed: of the sampler.
+    """
+
+    epoch: int
+    positions: range
+    seed: int
+
+
+class Sampler:
+    """A batch sampler for ``DataLoader``; made by ``records.sampler``.
+
+    The sequence of samples is a function of the data set, the seed and the epoch. Position p of an
+    epoch goes to rank p modulo `world_size`, so all ranks together take it in order, whatever
+    their number, the batch size and the workers that fetch. A state is how much of it all ranks
+    have received; a sampler of any other size goes on with the next sample.
+
+    A pass over it is an epoch, from where the state is; the next pass is the next epoch. A pass
+    that is not tracked and left early begins again.
+
+    Args:
+        order: of the samples.
+        batch_size: of one rank.
+        rank: 0-based.
+        world_size: how many ranks there are.
+        uneven: what to do at the end of an epoch, where samples are left for only a part of all
+            ranks' batches. ``drop``: leave them out. ``repeat``: a smaller batch, the same size on
+            all ranks, in which the first samples of the epoch come again if need be.
+        identity: what the state is of: a state of anything else is refused.
+        shared: whether other ranks have other records, so that no state is true of all.
+
+    Attributes:
+        batch_size: of one rank.
+        rank: which this is.
+        world_size: how many there are.
+        seed: of the order.
+
+    Raises:
+        UsageError: there is no such rank, or not one batch for each.
+    """
+
+    def __init__(
+        self,
+        order: Order,
+        batch_size: int,
+        *,
+        rank: int,
+        world_size: int,
+        uneven: Leftover,
+        identity: Mapping[str, Any],
+        shared: bool,
+    ) -> None:
+        if batch_size < 1:
+            raise UsageError(f"batch_size={batch_size}: expected 1 or more")
+        if not 0 <= rank < world_size:
+            raise UsageError(f"there is no rank {rank} in a world of size {world_size}")
+        if uneven not in get_args(Leftover):
+            raise UsageError(f"uneven={uneven!r} is none of {', '.join(get_args(Leftover))}")
+        self.batch_size, self.rank, self.world_size = batch_size, rank, world_size
+        self.seed = order.seed
+        self._order, self._uneven = order, uneven
+        self._identity = {**identity, "settings": {**order.settings, "uneven": uneven}}
+        self._shared = shared
+        self._epoch = self._consumed = 0
+        self._tracking = self._untracked = False
+        if not len(self):
+            raise UsageError(
+                f"{counted(order.count, 'example')}, fewer than the {self._together} of one batch "
+                f'of all ranks; a smaller batch_size, or uneven="repeat"'
+            )
+
+    @property
+    def epoch(self) -> int:
+        """Which epoch the next sample is in, 0-based."""
+        return self._epoch
+
+    @property
+    def consumed(self) -> int:
+        """How many samples of the epoch all ranks together have received."""
+        return self._consumed
+
+    @property
+    def _together(self) -> int:
+        """Samples in one batch of each rank."""
+        return self.batch_size * self.world_size
+
+    def __len__(self) -> int:
+        """How many batches a whole epoch has; the same on all ranks."""
+        return self._steps(self._order.count)
+
+    def _steps(self, samples: int) -> int:
+        whole, rest = divmod(samples, self._together)
+        return whole + (rest > 0 and self._uneven == "repeat")
+
+    def __iter__(self) -> Iterator[Numbers]:
+        """The batches that are left of the epoch."""
+        self._untracked = not self._tracking
+        return _Pass(self)
+
+    def _batch(self, epoch: int, start: int) -> Numbers:
+        left = self._order.count - start
+        size = min(self.batch_size, -(-left // self.world_size))
+        first = start + self.rank
+        positions = range(first, first + size * self.world_size, self.world_size)
+        numbers = Numbers(self.numbers(epoch, positions))
+        numbers.epoch, numbers.positions, numbers.seed = epoch, positions, self.seed
+        return numbers
+
+    def rest(self) -> tuple[int, range]:
+        """The epoch, and the positions in it that this rank has still to come."""
+        whole, over = divmod(self._order.count - self._consumed, self._together)
+        more = -(-over // self.world_size) if self._uneven == "repeat" else 0
+        size = whole * self.batch_size + more
+        first = self._consumed + self.rank
+        return self._epoch, range(first, first + size * self.world_size, self.world_size)
+
+    def numbers(self, epoch: int, positions: range) -> list[int]:
+        """The record at each of these positions of an epoch; behind its end, from its beginning."""
+        places = np.arange(positions.start, positions.stop, positions.step, dtype=np.uint64)
+        found = self._order.numbers(epoch, places % np.uint64(self._order.count))
+        numbers: list[int] = found.tolist()
+        return numbers
+
+    def set_epoch(self, epoch: int) -> None:
+        """Begin an epoch; nothing changes if it is the one that is under way.
+
+        While batches are tracked it is a loader that calls this, with a count of its own, which
+        begins at 0 in every process: that is passed over.
+        """
+        if epoch != self._epoch and not self._tracking:
+            self._epoch, self._consumed = epoch, 0
+            self._untracked = False
+
+    def track(self, loader: Iterable[_Batch]) -> Iterator[_Batch]:
+        """The batches of a loader that this sampler feeds, counted when they are received.
+
+        Give it the outermost loader: what fetches ahead must do so within.
+
+        Raises:
+            UsageError: the loader may give batches in another order.
+        """
+        if getattr(loader, "in_order", True) is False:
+            raise UsageError("a loader with in_order=False: which samples it gave cannot be told")
+        self._tracking, self._untracked = True, False
+        try:
+            # Which may load a state: StatefulDataLoader does it here.
+            batches = iter(loader)
+            epoch, consumed = self._epoch, self._consumed
+            for batch in batches:
+                consumed = self._behind(consumed)
+                self._epoch, self._consumed = epoch, consumed
+                yield batch
+            self._epoch, self._consumed = epoch + 1, 0
+        finally:
+            self._tracking = False
+
+    def _behind(self, start: int) -> int:
+        """What is consumed when all ranks have received the batch that begins there."""
+        return min(start + self._together, self._order.count)
+
+    def state_dict(self, after: object = None) -> dict[str, Any]:
+        """How far all ranks are: numbers and words, for any checkpoint; the same on every rank.
+
+        Args:
+            after: the batch that was received last, which tells by itself: of ``records.loader``,
+                or with the field ``position`` of ``to_torch``. Without one, all batches that
+                `track` has given are counted.
+
+        Raises:
+            UsageError: nobody counted the batches; or each node has another part of the data set.
+        """
+        if self._shared and self.world_size > 1:
+            raise UsageError(
+                "of a part of a data set there is no state that is true on all nodes; with "
+                "rank=0, world_size=1 each process has one of its own"
+            )
+        epoch, consumed = self._epoch, self._consumed
+        if after is not None:
+            epoch, first = _place_of(after)
+            consumed = self._behind(first - self.rank)
+        elif self._untracked:
+            raise UsageError(
+                "nobody has counted the batches: loop over sampler.track(loader), or give "
+                "after=batch of records.loader"
+            )
+        return self._state(epoch, consumed)
+
+    def _state(self, epoch: int, consumed: int) -> dict[str, Any]:
+        return {"format": FORMAT, **self._identity, "epoch": epoch, "consumed": consumed}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on behind what a state says was consumed, by however many ranks.
+
+        Raises:
+            UsageError: it is no state of such a sampler, or one of another data set or order.
+        """
+        wanted = {"format": FORMAT, **self._identity}
+        if not isinstance(state, Mapping) or set(state) != {*wanted, "epoch", "consumed"}:
+            raise UsageError(f"this is no state of a sampler of dataprep: {str(state)[:80]}")
+        for name, value in wanted.items():
+            if state[name] != value:
+                raise UsageError(
+                    f"the state was saved with {name} {state[name]}, here it is {value}; "
+                    "open the same data set with the same choice and settings"
+                )
+        epoch, consumed = state["epoch"], state["consumed"]
+        good = type(epoch) is int and type(consumed) is int and epoch >= 0
+        if not good or not 0 <= consumed <= self._order.count:
+            raise UsageError(f"the state has epoch {epoch!r}, consumed {consumed!r}: none there is")
+        self._epoch, self._consumed = epoch, consumed
+        self._untracked = False
+        if not self._steps(self._order.count - consumed):
+            self._epoch, self._consumed = epoch + 1, 0
+
+
+class _Pass(Iterator[Numbers]):
+    """The batches that are left of an epoch; with a state for ``StatefulDataLoader``."""
+
+    def __init__(self, sampler: Sampler) -> None:
+        self._sampler = sampler
+        self._epoch, self._start = sampler.epoch, sampler.consumed
+
+    def __next__(self) -> Numbers:
+        """The next, or the end of the epoch."""
+        sampler = self._sampler
+        if not sampler._steps(sampler._order.count - self._start):
+            if sampler._untracked:
+                sampler._epoch, sampler._consumed = self._epoch + 1, 0
+            raise StopIteration
+        numbers = sampler._batch(self._epoch, self._start)
+        self._start = sampler._behind(self._start)
+        return numbers
+
+    def state_dict(self) -> dict[str, Any]:
+        """Behind the last batch that was given."""
+        return self._sampler._state(self._epoch, self._start)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on there."""
+        self._sampler.load_state_dict(state)
+        self._epoch, self._start = self._sampler.epoch, self._sampler.consumed
+
+
+def _place_of(batch: object) -> tuple[int, int]:
+    """The epoch and position of the first sample of a batch."""
+    found = getattr(batch, POSITION, None)
+    parts = [batch, *batch] if isinstance(batch, (tuple, list)) else [batch]
+    for part in parts:
+        if isinstance(part, Mapping) and POSITION in part:
+            found = part[POSITION]
+    if found is None:
+        raise UsageError(
+            f"this batch, a {type(batch).__name__}, does not say where its samples are: give "
+            f'fields=["{POSITION}"] to to_torch, or loop over sampler.track(loader)'
+        )
+    return int(found[0][0]), int(found[0][1])
+
+
+def this_process() -> tuple[int, int]:
+    """Rank and world size: of ``torch.distributed``, or of RANK and WORLD_SIZE; else 0 and 1."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank(), distributed.get_world_size()
+    try:
+        return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    except (KeyError, ValueError):
+        return 0, 1
