@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def mix(sets: Mapping[str, Examples], weights: Mapping[str, float] | None = None) -> Mixture:
-    """Several sets of examples as one: ``dataprep.mix({"a": a, "b": b}, weights={"a": 3, "b": 1})``.
+    """Several sets of examples as one: ``mix({"a": a, "b": b}, weights={"a": 3, "b": 1})``.
 
     Its loader and sampler give each set its share in every stretch of the sequence; of each, all
     examples come before any comes again. An epoch has as many samples as all sets together have
