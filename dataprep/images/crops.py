@@ -44,11 +44,13 @@ class Crop:
         kind: ``random``: a part of 8 to 100 % of the area, its sides 3:4 to 4:3. ``center``: the
             largest part in the middle that has the sides' ratio, and 7/8 of that. None: all of it.
         flip: whether every second one is mirrored, left to right.
+        scales: whether a picture of another size is scaled, and not refused.
     """
 
     size: tuple[int, int]
     kind: Literal["random", "center"] | None = None
     flip: bool = False
+    scales: bool = True
 
     @property
     def draws(self) -> int:
@@ -56,7 +58,15 @@ class Crop:
         return 2 * _ATTEMPTS + 3 if self.kind == "random" else int(self.flip)
 
     def part(self, height: int, width: int, drawn: Sequence[float]) -> Part:
-        """Which part of a picture of this size is shown."""
+        """Which part of a picture of this size is shown.
+
+        Raises:
+            ImageError: it would have to be scaled, and must not be.
+        """
+        if not self.scales and (height, width) != self.size:
+            raise ImageError(
+                f"{width}x{height} pixels, others have {self.size[1]}x{self.size[0]}; give size="
+            )
         if self.kind == "random":
             return _random_part(height, width, drawn)
         if self.kind == "center":
@@ -75,7 +85,7 @@ def place(data: bytes, crop: Crop, drawn: Sequence[float], target: Pixels) -> No
         target: shape (height, width, 3), or (height, width) for grey; in C order.
 
     Raises:
-        ImageError: it is no image, or damaged; or it has another size where all is to be shown.
+        ImageError: it is no image, or damaged, or of a size that it must not have.
     """
     channels = 3 if target.ndim == 3 else 1
     if data.startswith(jpeg.MAGIC):

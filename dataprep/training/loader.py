@@ -79,7 +79,7 @@ class Loader:
                 raise UsageError(f"{name}={value}: expected 1 or more")
         self.sampler = sampler
         self._examples = examples
-        self._crop = Crop(_size(examples, size), crop, flip)
+        self._crop = Crop(_size(examples, size), crop, flip, scales=size is not None)
         self._transform = transform
         self._threads, self._prefetch = threads or usable_cores(), prefetch
         self._labels = examples.labels

@@ -154,7 +154,7 @@ class Mixture(Examples):
         Raises:
             UsageError: another one is asked for.
         """
-        if (shuffle, weights, balance) != ("global", None, None):
+        if shuffle != "global" or weights is not None or balance is not None:
             raise UsageError("a mixture has the order of its weights: shuffle it globally")
         shares = dict(zip(self._names, self._shares, strict=True))
         settings = {"seed": seed, "shuffle": "mixture", "shares": shares}

@@ -70,7 +70,8 @@ class TorchDataset(Dataset[tuple[Any, ...]]):  # type: ignore[misc,unused-ignore
         self.targets = examples.labels
         # What is said of an example need not be read, unless it is asked for.
         self._bytes_alone = not examples.pixels and {*fields} <= {POSITION}
-        self._boxes = _boxes_type() if "boxes" in fields else None
+        if "boxes" in fields:
+            import_module("torchvision")  # sooner than in a worker
 
     def __len__(self) -> int:
         """How many examples there are."""
@@ -104,9 +105,10 @@ class TorchDataset(Dataset[tuple[Any, ...]]):  # type: ignore[misc,unused-ignore
         pair = self._image(found), target
         if not self.fields:
             return pair
-        values = {POSITION: place}
-        if isinstance(found, Example):
-            values |= {name: self._field(found, name) for name in self.fields if name != POSITION}
+        values = {
+            name: place if isinstance(found, bytes) or name == POSITION else _field(found, name)
+            for name in self.fields
+        }
         return (*pair, values)
 
     def _image(self, found: Example | bytes) -> Any:
@@ -127,16 +129,6 @@ class TorchDataset(Dataset[tuple[Any, ...]]):  # type: ignore[misc,unused-ignore
                 }
         return self.transform(picture)
 
-    def _field(self, example: Example, name: str) -> Any:
-        if name == "boxes" and self._boxes is not None:
-            height, width = example.height, example.width
-            if example.orientation >= 5:
-                height, width = width, height
-            scaled = np.array(example.upright_boxes, np.float32).reshape(-1, 4)
-            scaled *= np.array([width, height, width, height], np.float32)
-            return self._boxes(torch.from_numpy(scaled), format="XYXY", canvas_size=(height, width))
-        return example.attributes.get(name) if name not in _KNOWN else getattr(example, name)
-
     @staticmethod
     def collate_fn(samples: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
         """A batch: tensors stacked, and of the fields lists where they cannot be.
@@ -148,6 +140,18 @@ class TorchDataset(Dataset[tuple[Any, ...]]):  # type: ignore[misc,unused-ignore
             {name: _stacked([one[name] for one in every]) for name in every[0]} for every in rest
         ]
         return (_images(images), default_collate(list(targets)), *fields)
+
+
+def _field(example: Example, name: str) -> Any:
+    if name != "boxes":
+        return getattr(example, name) if name in _KNOWN else example.attributes.get(name)
+    height, width = example.height, example.width
+    if example.orientation >= 5:
+        height, width = width, height
+    scaled = np.array(example.upright_boxes, np.float32).reshape(-1, 4)
+    scaled *= np.array([width, height, width, height], np.float32)
+    boxes = import_module("torchvision.tv_tensors").BoundingBoxes
+    return boxes(torch.from_numpy(scaled), format="XYXY", canvas_size=(height, width))
 
 
 def _images(images: Sequence[Any]) -> Any:
@@ -167,11 +171,6 @@ def _stacked(values: Sequence[Any]) -> Any:
         return torch.tensor(values)
     plain = type(first) is torch.Tensor  # boxes of images are no batch of boxes
     return torch.stack(list(values)) if plain else list(values)
-
-
-def _boxes_type() -> Callable[..., Any]:
-    found: Callable[..., Any] = import_module("torchvision.tv_tensors").BoundingBoxes
-    return found
 
 
 def _tensor(pixels: NDArray[Any]) -> torch.Tensor:

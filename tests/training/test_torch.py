@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+from PIL import Image
 
 import dataprep
 from dataprep.sinks.example import Example
@@ -63,3 +66,89 @@ def test_a_transform_gets_a_picture_and_a_batch_is_what_single_ones_are(tiny: Ma
         expected = np.asarray(records[number].image()).transpose(2, 0, 1)
         assert torch.equal(pixels, torch.from_numpy(expected.copy()))
         assert label == same == records.labels[number]
+
+
+def test_bytes_and_fields_are_what_is_asked_for(radiographs: Made) -> None:
+    torch = pytest.importorskip("torch", reason="needs torch")
+    data = pytest.importorskip("torch.utils.data")
+    records = dataprep.open(radiographs.out)
+    dataset = records.to_torch(decode=False, fields=["key", "view", "patient_id", "position"])
+    sampler = records.sampler(4)
+    loader = data.DataLoader(dataset, batch_sampler=sampler, collate_fn=dataset.collate_fn)
+    for encoded, targets, fields in loader:
+        numbers = [records.number_of(key) for key in fields["key"]]
+        assert encoded == records.encoded(numbers)
+        assert targets.shape == (4, 14)
+        assert fields["view"] == [records[number].attributes.get("view") for number in numbers]
+        assert fields["position"].shape == (4, 2)
+        assert sampler.state_dict(after=(encoded, targets, fields))["consumed"] > 0
+    with pytest.raises(dataprep.errors.UsageError, match="there is no field 'age_'; there are: "):
+        records.to_torch(fields=["age_"])
+    with pytest.raises(dataprep.errors.UsageError, match="decode=False gives bytes"):
+        records.to_torch(lambda picture: picture, decode=False)
+    with pytest.raises(dataprep.errors.UsageError, match="needs a batch_sampler of"):
+        dataset[0]
+    assert torch is not None
+
+
+def test_only_what_is_asked_for_is_read(tiny: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch", reason="needs torch")
+    records = dataprep.open(tiny.out)
+    monkeypatch.setattr(type(records), "__getitems__", None)
+    image, label = records.to_torch()[3]
+    assert image.shape == (3, 16, 16)
+    assert label == records.labels[3]
+
+
+def test_its_batches_are_those_of_the_default_but_copied_once(photos: Made) -> None:
+    torch = pytest.importorskip("torch", reason="needs torch")
+    data = pytest.importorskip("torch.utils.data")
+    dataset = dataprep.open(photos.out).to_torch(
+        lambda picture: torch.from_numpy(np.array(picture.resize((20, 30)))).permute(2, 0, 1),
+        fields="key",
+    )
+    samples = dataset.__getitems__([3, 1, 2])
+    ours, theirs = dataset.collate_fn(samples), data.default_collate(samples)
+    assert torch.equal(ours[0], theirs[0])
+    assert ours[0].is_contiguous(memory_format=torch.channels_last)
+    assert torch.equal(ours[1], theirs[1])
+    assert ours[2] == theirs[2]
+    plain = dataset.collate_fn(
+        [(torch.ones(3, 2, 2), torch.ones(4)), (torch.ones(3, 2, 2),) * 2][:1]
+    )
+    assert plain[0].shape == (1, 3, 2, 2)
+
+
+def test_a_transform_gets_what_the_file_says_but_no_orientation(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="needs torch")
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    (tmp_path / "raw" / "cat").mkdir(parents=True)
+    picture = Image.new("RGB", (40, 20), (200, 0, 0))
+    for number in range(2):
+        path = tmp_path / "raw" / "cat" / f"{number}.jpg"
+        picture.save(path, exif=exif.tobytes(), dpi=(96, 96), icc_profile=b"a profile")
+    dataprep.prepare("folder", raw=tmp_path / "raw", out=tmp_path / "out", workers=1)
+    shown, _ = dataprep.open(tmp_path / "out").to_torch(lambda picture: picture)[0]
+    assert shown.size == (20, 40)
+    assert shown.info["icc_profile"] == b"a profile"
+    assert "exif" not in shown.info
+    assert shown.getexif().get(0x0112) is None
+
+
+@pytest.mark.usefixtures("torchvision")
+def test_boxes_are_those_of_torchvision(radiographs: Made) -> None:
+    records = dataprep.open(radiographs.out)
+    dataset = records.to_torch(fields=["boxes", "box_labels"])
+    found = [dataset[number] for number in range(len(records))]
+    assert any(len(fields["boxes"]) for _, _, fields in found)
+    for number, (image, _, fields) in enumerate(found):
+        boxes = fields["boxes"]
+        assert tuple(boxes.canvas_size) == tuple(image.shape[1:])
+        for box, (left, top, right, bottom) in zip(
+            boxes.tolist(), records[number].upright_boxes, strict=True
+        ):
+            height, width = image.shape[1:]
+            assert box == pytest.approx(
+                [left * width, top * height, right * width, bottom * height]
+            )
