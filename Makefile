@@ -9,6 +9,7 @@ PEERS := $(VENV)-peers
 TOOLS := datasets litdata mds mxnet tfds webdataset
 LOWEST := $(VENV)-lowest
 PANDAS := $(VENV)-pandas2 $(VENV)-pandas3
+BESIDE := $(VENV)-beside
 # What is left is taken over: the last tests are the longest.
 PARALLEL := --numprocesses auto --maxprocesses 4 --dist worksteal
 EVERYDAY := -m "not thorough and not container" $(PARALLEL)
@@ -56,13 +57,20 @@ test-lowest: setup
 
 # Those readers, 3 GB or more, MPI and Dask. MXNet 1.9.1 wants a numpy older than anybody else's, and
 # notebooks are tried with both versions of pandas.
-readers: setup $(MXNET)/.ready $(PANDAS:=/.ready)
+readers: setup $(MXNET)/.ready $(PANDAS:=/.ready) $(BESIDE)/.ready
 	$(BIN)/python -m pip install --quiet \
 	  --editable ".[tensorflow,dali,webdataset,arrayrecord,huggingface,mpi,dask,report]" \
 	  --group trainers --group mpi --group catalogues
 
 $(VENV)-pandas%/.ready: | setup
 	$(BIN)/python -m pip install --quiet --no-deps --target $(@D) "pandas==$*.*"
+	touch $@
+
+# Others change when these are there: Lightning imports torchvision, which fits PyTorch's builds for CUDA
+# only, and Grain wants absl's flags parsed where there is JAX.
+$(BESIDE)/.ready: | setup
+	$(BIN)/python -m pip install --quiet --no-deps --target $(@D) "torchvision==0.28.*"
+	$(BIN)/python -m pip install --quiet --target $(@D) "jax>=0.5"
 	touch $@
 
 $(MXNET)/.ready:
@@ -120,4 +128,4 @@ $(PEERS)/%/.ready:
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(MXNET) $(PEERS) $(LOWEST) $(PANDAS) $(VENV)-mds $(VENV)-newest $(DEMO) site
+	rm -rf $(VENV) $(MXNET) $(PEERS) $(LOWEST) $(PANDAS) $(BESIDE) $(VENV)-mds $(VENV)-newest $(DEMO) site

@@ -64,6 +64,7 @@ PACKAGES = {
     "nbclient": "nbclient",
     "ipykernel": "ipykernel",
 }
+BESIDE = Path(__file__).parents[1] / ".venv-beside"
 PANDAS = {version: Path(__file__).parents[1] / f".venv-pandas{version}" for version in ("2", "3")}
 PROGRAMS = (
     "chromium",
@@ -130,6 +131,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
         lines.append("left to `make test-all`: sweeps, every kill, foreign readers, Dask, Slurm")
     missing = [name for name, module in PACKAGES.items() if find_spec(module) is None]
     missing += [f"pandas {version}" for version, place in PANDAS.items() if not place.exists()]
+    missing += [] if BESIDE.exists() else ["torchvision and JAX"]
     missing += [] if "DATAPREP_MXNET_PYTHON" in os.environ else ["MXNet"]
     missing += [name for name in PROGRAMS if shutil.which(name) is None]
     missing += [] if os.geteuid() == 0 else ["root"]

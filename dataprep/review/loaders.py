@@ -1,7 +1,7 @@
 """Lines that load a data set, with its own paths and labels.
 
-They are the blocks of ``loaders.j2``, which begin those in docs/reading.md; a test compares them,
-and runs them for every format.
+They are the blocks of ``loaders.j2``, which begin those in docs/reading.md and docs/training.md; a
+test compares them, and runs them for every format.
 """
 
 from __future__ import annotations

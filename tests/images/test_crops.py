@@ -15,7 +15,6 @@ from dataprep.errors import ImageError
 from dataprep.images import crops
 from dataprep.images.crops import Crop, place, place_pixels
 from dataprep.images.decode import shown
-from tests.training.conftest import require_torchvision
 
 SIZES = st.integers(1, 3000)
 Kind = Literal["random", "center"]
@@ -52,28 +51,6 @@ def test_random_parts_are_as_the_field_takes_them(
     if min(height, width) > 50 and 0.75 <= width / height <= 4 / 3:
         assert 0.07 < across * down / (height * width) <= 1
         assert 0.72 < across / down < 1.38
-
-
-def test_random_parts_are_distributed_as_torchvisions() -> None:
-    """Places and sizes of both, over 4,000 draws."""
-    torch = pytest.importorskip("torch", reason="needs torch")
-    require_torchvision()
-    from torchvision import transforms  # type: ignore[import-not-found,unused-ignore]
-
-    torch.manual_seed(0)
-    picture = Image.new("L", (500, 375))
-    draws = np.random.default_rng(0).random((4000, 23)).tolist()
-    ours = np.array([Crop((224, 224), "random").part(375, 500, one) for one in draws])
-    theirs = np.array(
-        [
-            transforms.RandomResizedCrop.get_params(picture, [0.08, 1.0], [3 / 4, 4 / 3])
-            for _ in range(4000)
-        ]
-    )[:, [1, 0, 3, 2]]
-    for one in range(4):
-        for share in (10, 25, 50, 75, 90):
-            both = (np.percentile(it[:, one], share) for it in (ours, theirs))
-            assert abs(next(both) - next(both)) < 20
 
 
 @given(SIZES, SIZES)

@@ -1,4 +1,4 @@
-"""Every loader of docs/reading.md runs, and gives every image with its label.
+"""Every loader of docs/reading.md and docs/training.md runs, and gives every image with its label.
 
 So do the lines of the report: they are the beginnings of those blocks.
 """
@@ -26,9 +26,9 @@ from dataprep.review.loaders import loaders
 from dataprep.sealed.set import SealedSet
 from tests.conftest import FORMATS, Made, Shelf, shelf_of
 
-PAGE = Path(__file__).parents[2] / "docs" / "reading.md"
+PAGES = [Path(__file__).parents[2] / "docs" / name for name in ("reading.md", "training.md")]
 BLOCK = re.compile(r"(?:<!-- (?P<notes>[^\n]*) -->\n)?```(?P<language>\w+)\n(?P<code>.*?)```", re.S)
-FORMATS_PAGE = PAGE.with_name("formats.md")
+FORMATS_PAGE = PAGES[0].with_name("formats.md")
 IMAGES = 24
 ONE_FILE = "lmdb", "lmdb-raw", "lmdb-torch", "recordio"
 MXNET_PYTHON = "DATAPREP_MXNET_PYTHON"  # MXNet cannot be installed beside the others
@@ -68,6 +68,7 @@ model = Model()
 class Block:
     """A piece of code in the documentation, and what the comment before it says."""
 
+    page: str
     line: int
     language: str
     code: str
@@ -83,7 +84,7 @@ class Block:
     """The directory it is run in."""
 
     def __str__(self) -> str:
-        return f"line-{self.line}-{self.out}"
+        return f"{self.page}-{self.line}-{self.out}"
 
     @property
     def whole(self) -> str:
@@ -92,14 +93,15 @@ class Block:
         return first + MODEL * (self.trainer == "Lightning") + self.code
 
 
-def blocks() -> list[Block]:
-    text = PAGE.read_text(encoding="utf-8")
+def blocks(page: Path) -> list[Block]:
+    text = page.read_text(encoding="utf-8")
     found = []
     for match in BLOCK.finditer(text):
         parts = (part.partition(":") for part in (match["notes"] or "").split(";"))
         notes = {name.strip(): text.strip() for name, _, text in parts}
         found.append(
             Block(
+                page=page.stem,
                 line=text.count("\n", 0, match.start()) + 1,
                 language=match["language"],
                 code=match["code"],
@@ -114,7 +116,7 @@ def blocks() -> list[Block]:
     return found
 
 
-BLOCKS = blocks()
+BLOCKS = [block for page in PAGES for block in blocks(page)]
 PYTHON = [block for block in BLOCKS if block.language == "python"]
 
 
@@ -287,7 +289,7 @@ def rest(block: Block, outs: Outs) -> str:
     """What trains, behind the lines that load."""
     lines = lines_of(outs(block.out), block.trainer)
     assert block.code.startswith(lines), (
-        f"docs/reading.md:{block.line} and dataprep/review/loaders.j2"
+        f"docs/{block.page}.md:{block.line} and dataprep/review/loaders.j2"
     )
     return block.code.removeprefix(lines)
 
@@ -350,16 +352,19 @@ TODAY = (
 
 def test_the_table_of_formats_leads_to_the_lines_of_every_trainer() -> None:
     table = FORMATS_PAGE.read_text("utf-8").partition("## Which one?")[2].partition("How many")[0]
-    leads = dict(re.findall(r"\[([^]]*)\]\(reading\.md#([\w-]+)\)", table))
+    leads = dict(re.findall(r"\[([^]]*)\]\(\w+\.md#?([\w-]*)\)", table))
     assert [name for name in TODAY if name not in " ".join(leads)] == []
-    sections = re.split(r"^##+ (.*)\n", PAGE.read_text("utf-8"), flags=re.M)[1:]
+    assert set(re.findall(r"\]\((\w+)\.md", table)) == {page.stem for page in PAGES}
+    leads = {name: anchor for name, anchor in leads.items() if anchor}
+    sections = re.split(r"^##+ (.*)\n", PAGES[0].read_text("utf-8"), flags=re.M)[1:]
     anchors = (name.lower().replace(",", "").replace(" ", "-") for name in sections[::2])
     texts = dict(zip(anchors, sections[1::2], strict=True))
-    texts["pytorch"] += texts["random-access"]  # its first section
     assert [anchor for anchor in leads.values() if "```" not in texts[anchor]] == []
 
 
 def test_every_block_says_what_it_reads() -> None:
     assert len(PYTHON) >= 12
     for block in BLOCKS:
-        assert block.out, f"docs/reading.md:{block.line}: no '<!-- out: SINK -->' before the block"
+        assert block.out, (
+            f"docs/{block.page}.md:{block.line}: no '<!-- out: SINK -->' before the block"
+        )

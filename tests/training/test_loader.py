@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -127,21 +126,6 @@ def test_torch_gets_channels_last_and_labels(photos: Made) -> None:
     assert images.is_contiguous(memory_format=torch.channels_last)
     assert labels.dtype == torch.int64
     assert labels.shape == (4,)
-
-
-def test_jax_gets_arrays_of_its_own(photos: Made) -> None:
-    """In another process: in this one it would warn of every fork that comes after."""
-    if not find_spec("jax"):
-        pytest.skip("needs jax")
-    code = f"""
-import dataprep, jax, numpy as np
-records = dataprep.open({str(photos.out)!r})
-ours = [images for images, _ in records.loader(4, size=16, framework="jax", shuffle="none")]
-assert isinstance(ours[0], jax.Array)
-loader = records.loader(32, size=16, framework="numpy", shuffle="none")
-assert (np.concatenate([np.asarray(it) for it in ours]) == next(iter(loader))[0]).all()
-"""
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 
 def test_radiographs_have_one_channel_and_many_labels(radiographs: Made) -> None:

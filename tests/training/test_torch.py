@@ -134,21 +134,3 @@ def test_a_transform_gets_what_the_file_says_but_no_orientation(tmp_path: Path) 
     assert shown.info["icc_profile"] == b"a profile"
     assert "exif" not in shown.info
     assert shown.getexif().get(0x0112) is None
-
-
-@pytest.mark.usefixtures("torchvision")
-def test_boxes_are_those_of_torchvision(radiographs: Made) -> None:
-    records = dataprep.open(radiographs.out)
-    dataset = records.to_torch(fields=["boxes", "box_labels"])
-    found = [dataset[number] for number in range(len(records))]
-    assert any(len(fields["boxes"]) for _, _, fields in found)
-    for number, (image, _, fields) in enumerate(found):
-        boxes = fields["boxes"]
-        assert tuple(boxes.canvas_size) == tuple(image.shape[1:])
-        for box, (left, top, right, bottom) in zip(
-            boxes.tolist(), records[number].upright_boxes, strict=True
-        ):
-            height, width = image.shape[1:]
-            assert box == pytest.approx(
-                [left * width, top * height, right * width, bottom * height]
-            )
