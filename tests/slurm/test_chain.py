@@ -59,7 +59,7 @@ def test_a_login_node_is_spared(tiny: Made, tmp_path: Path) -> None:
     assert said[9:] == list(tiny.raw.options)
 
 
-@pytest.mark.parametrize("name", ["login-node.sh", "dask.sbatch", "chain.sbatch"])
+@pytest.mark.parametrize("name", ["login-node.sh", "dask.sbatch", "chain.sbatch", "train.sbatch"])
 def test_shellcheck_finds_nothing(name: str) -> None:
     if shutil.which("shellcheck") is None:
         pytest.skip("shellcheck is not installed")
