@@ -119,7 +119,7 @@ class Sampler:
         return self._steps(self._order.count)
 
     def _steps(self, samples: int) -> int:
-        whole, rest = divmod(samples, self._together)
+        whole, rest = divmod(max(samples, 0), self._together)
         return whole + (rest > 0 and self._uneven == "repeat")
 
     def __iter__(self) -> Iterator[Numbers]:
@@ -175,18 +175,20 @@ class Sampler:
         try:
             # Which may load a state: StatefulDataLoader does it here.
             batches = iter(loader)
-            epoch, consumed = self._epoch, self._consumed
+            after = self._epoch, self._consumed
             for batch in batches:
-                consumed = self._behind(consumed)
-                self._epoch, self._consumed = epoch, consumed
+                after = self._epoch, self._consumed = self._behind(*after)
                 yield batch
-            self._epoch, self._consumed = epoch + 1, 0
         finally:
             self._tracking = False
 
-    def _behind(self, start: int) -> int:
-        """What is consumed when all ranks have received the batch that begins there."""
-        return min(start + self._together, self._order.count)
+    def _behind(self, epoch: int, start: int) -> tuple[int, int]:
+        """Epoch and samples consumed when all ranks have received the batch that begins there.
+
+        Behind the last one that is the next epoch at once: not all loops ask whether there is more.
+        """
+        consumed = start + self._together
+        return (epoch, consumed) if self._steps(self._order.count - consumed) else (epoch + 1, 0)
 
     def state_dict(self, after: object = None) -> dict[str, Any]:
         """How far all ranks are: numbers and words, for any checkpoint; the same on every rank.
@@ -207,7 +209,7 @@ class Sampler:
         epoch, consumed = self._epoch, self._consumed
         if after is not None:
             epoch, first = _place_of(after)
-            consumed = self._behind(first - self.rank)
+            epoch, consumed = self._behind(epoch, first - self.rank)
         elif self._untracked:
             raise UsageError(
                 "nobody has counted the batches: loop over sampler.track(loader), or give "
@@ -248,27 +250,29 @@ class _Pass(Iterator[Numbers]):
 
     def __init__(self, sampler: Sampler) -> None:
         self._sampler = sampler
-        self._epoch, self._start = sampler.epoch, sampler.consumed
+        self._after = sampler.epoch, sampler.consumed
+        self._epoch = sampler.epoch
 
     def __next__(self) -> Numbers:
         """The next, or the end of the epoch."""
-        sampler = self._sampler
-        if not sampler._steps(sampler._order.count - self._start):
-            if sampler._untracked:
-                sampler._epoch, sampler._consumed = self._epoch + 1, 0
+        if self._after[0] != self._epoch:
             raise StopIteration
-        numbers = sampler._batch(self._epoch, self._start)
-        self._start = sampler._behind(self._start)
+        sampler = self._sampler
+        numbers = sampler._batch(*self._after)
+        self._after = sampler._behind(*self._after)
+        if sampler._untracked and self._after[0] != self._epoch:
+            sampler._epoch, sampler._consumed = self._after
         return numbers
 
     def state_dict(self) -> dict[str, Any]:
         """Behind the last batch that was given."""
-        return self._sampler._state(self._epoch, self._start)
+        return self._sampler._state(*self._after)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on there."""
         self._sampler.load_state_dict(state)
-        self._epoch, self._start = self._sampler.epoch, self._sampler.consumed
+        self._after = self._sampler.epoch, self._sampler.consumed
+        self._epoch = self._sampler.epoch
 
 
 def _place_of(batch: object) -> tuple[int, int]:

@@ -160,7 +160,7 @@ def test_what_nobody_counted_is_not_said() -> None:
     after = sampler.state_dict(after=[None, {"position": [[4, 16], [4, 17]]}])
     assert (after["epoch"], after["consumed"]) == (4, 24)
     last = sampler.state_dict(after={"position": [[4, 56]]})
-    assert last["consumed"] == COUNT
+    assert (last["epoch"], last["consumed"]) == (5, 0)
     sampler.load_state_dict(last)
     assert (sampler.epoch, sampler.consumed) == (5, 0)
 

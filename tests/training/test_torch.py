@@ -81,7 +81,8 @@ def test_bytes_and_fields_are_what_is_asked_for(radiographs: Made) -> None:
         assert targets.shape == (4, 14)
         assert fields["view"] == [records[number].attributes.get("view") for number in numbers]
         assert fields["position"].shape == (4, 2)
-        assert sampler.state_dict(after=(encoded, targets, fields))["consumed"] > 0
+        state = sampler.state_dict(after=(encoded, targets, fields))
+        assert (state["epoch"], state["consumed"]) > (0, 0)
     with pytest.raises(dataprep.errors.UsageError, match="there is no field 'age_'; there are: "):
         records.to_torch(fields=["age_"])
     with pytest.raises(dataprep.errors.UsageError, match="decode=False gives bytes"):
