@@ -7,11 +7,23 @@ A message is one line: what was found, what was expected, where, and what to do 
 
 from __future__ import annotations
 
+import sys
+
 
 class DataprepError(Exception):
-    """Base of every expected error; its message is shown to the user as it is."""
+    """Base of every expected error; its message is shown to the user as it is.
+
+    A notebook shows it as one line; after ``%xmode Verbose``, with where it came from.
+    """
 
     exit_code = 1
+
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows; where this raises anything, it shows the traceback."""
+        shell = sys.modules["IPython"].get_ipython()
+        if shell.InteractiveTB.mode in ("Verbose", "Docs"):
+            raise NotImplementedError
+        return [f"{type(self).__name__}: {self}"]
 
 
 class UsageError(DataprepError):

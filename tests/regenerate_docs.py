@@ -17,6 +17,7 @@ from dataprep.api.options import compact_options, convert_options, prepare_optio
 from dataprep.cli import command
 from dataprep.cli.help import HELP_ALL
 from dataprep.plugins import dataset_class
+from tests.option_types import option_types
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -46,6 +47,7 @@ def pages() -> dict[Path, str]:
     context = click.Context(command, info_name="dataprep", **command.context_settings)
     return {
         DOCS / "commands.md": _COMMANDS + "".join(_sections(context)),
+        DOCS.parent / "dataprep" / "api" / "option_types.py": option_types(),
         DOCS / "api.md": _API + "".join(_members()),
     }
 
@@ -89,7 +91,10 @@ def _members() -> Iterator[str]:
 
 def _signature(function: object) -> str:
     assert callable(function)
+    named = vars(function).pop("__signature__", None)  # with every option, which a table has below
     text = re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(inspect.signature(function)))
+    if named is not None:
+        vars(function)["__signature__"] = named
     return text.replace("(self, ", "(").replace("(self)", "()")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -70,3 +71,47 @@ def test_prepare_works_in_a_notebook_and_loads_nothing_into_the_page(
         assert foreign not in page, page
     assert {output.output_type for output in outputs} == {"stream"}, page
     assert hashes(out) == tiny.files
+
+
+@pytest.mark.skipif(
+    not all(map(find_spec, NEEDED)), reason="needs nbclient and ipykernel, which run a notebook"
+)
+def test_a_mistake_is_a_line_and_sets_are_tables_with_pictures(
+    tiny: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("IPYTHONDIR", os.fspath(tmp_path / "ipython"))
+    import nbclient
+    import nbformat
+
+    out = os.fspath(tiny.out)
+    broken = tiny.copy(tmp_path / "broken")
+    shutil.rmtree(broken / "train")
+    sealed = f"import dataprep, pathlib\ndataprep.SealedSet.read(pathlib.Path({out!r}))"
+    cells = [
+        f"import dataprep\ndataprep.open({out!r}, split='trane')",
+        f"dataprep.prepare('folder', raw={out!r}, out='OUT', workers='many')",
+        sealed,
+        f"dataprep.open({out!r})",
+        f"dataprep.open({os.fspath(broken)!r})",
+        "%xmode Verbose",
+        f"dataprep.open({out!r}, split='trane')",
+    ]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(it) for it in cells])
+    client = nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3")
+    client.allow_errors = True
+    client.execute()
+    said = [cell.outputs for cell in notebook.cells]
+    assert said[0][0].traceback == [
+        f"UsageError: {out} has no split 'trane'; it has: train, validation"
+    ]
+    assert len(said[1][0].traceback) == 1
+    assert "'many' is not a valid integer" in said[1][0].traceback[0]
+    page = said[2][0].data["text/html"]
+    assert "<td>train</td><td>24</td><td>6</td>" in page
+    page = said[3][0].data["text/html"]
+    assert page.count('<img src="data:image/png;base64,') == 5
+    assert "24 of 24 records of train in" in page
+    page = said[4][0].data["text/html"]
+    assert "train-00000-of-00006" in page, "it says what is missing"
+    assert "<img" not in page
+    assert "split_called" in str(said[6]), "all of it, for who asks"

@@ -8,14 +8,23 @@ terminal or a notebook, and nothing elsewhere.
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from multiprocessing import current_process
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
+from dataprep.api.option_types import (
+    CompactOptions,
+    ConvertOptions,
+    PrepareOptions,
+    SelectOptions,
+    StageOptions,
+    StrPath,
+)
 from dataprep.api.progress import Reporter, Tell, told
 from dataprep.errors import DatasetError, UsageError
 from dataprep.system.job_limits import usable_cores
@@ -34,7 +43,7 @@ if TYPE_CHECKING:
     from dataprep.tables.selection import Selection
     from dataprep_pipelines.runners import Engine
 
-StrPath = str | os.PathLike[str]
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 # Options that say nothing to other engines.
 _OF_DASK = ("dask_client_address", "dask_scheduler_file", "dask_slurm", "dask_timeout")
@@ -43,8 +52,34 @@ _OF_THIS_MACHINE = ("io_limit",)
 _OURS = (".dataprep", "manifest.json")
 
 
+def _takes(options: type[Any]) -> Callable[[_Function], _Function]:
+    """Name each option in a call's signature, as ``help()`` and completion know no ``Unpack``."""
+
+    def named(call: _Function) -> _Function:
+        signature = inspect.signature(call)
+        own = [it for it in signature.parameters.values() if it.kind != it.VAR_KEYWORD]
+        more = [
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=None,
+                annotation=getattr(kind, "__forward_arg__", kind),
+            )
+            for name, kind in options.__annotations__.items()
+        ]
+        vars(call)["__signature__"] = signature.replace(parameters=own + more)
+        return call
+
+    return named
+
+
+@_takes(PrepareOptions)
 def prepare(
-    dataset: str, *, progress: Tell | None = None, beam_options: Sequence[str] = (), **options: Any
+    dataset: str,
+    *,
+    progress: Tell | None = None,
+    beam_options: Sequence[str] = (),
+    **options: Unpack[PrepareOptions],
 ) -> SealedSet:
     """Turn raw images into shuffled, verified shards; or finish doing so.
 
@@ -58,7 +93,8 @@ def prepare(
             bar in a terminal or a notebook, and nothing elsewhere.
         beam_options: Beam's own, e.g. ``["--flink_master=HOST:PORT"]``.
         options: of the command, under the same names; what it takes with commas may be a list
-            or a dict: ``fractions={"train": 0.9, "test": 0.1}``.
+            or a dict: ``fractions={"train": 0.9, "test": 0.1}``. Those of a plugin's data set are
+            not known to type checkers: hand them over as ``**{"name": value}``.
 
     Raises:
         UsageError: an option that there is not, or that cannot have this value.
@@ -83,12 +119,13 @@ def prepare(
         return _told(run(request, Launcher(call.engine), reporter), request.out, reporter)
 
 
+@_takes(ConvertOptions)
 def convert(
     source: StrPath,
     *,
     progress: Tell | None = None,
     beam_options: Sequence[str] = (),
-    **options: Any,
+    **options: Unpack[ConvertOptions],
 ) -> SealedSet:
     """Convert a finished data set to another format, without its raw data; or finish doing so.
 
@@ -107,11 +144,12 @@ def convert(
     return _convert(call, [Path(source)], progress)
 
 
+@_takes(SelectOptions)
 def select(
     *sources: StrPath | Mapping[str, StrPath],
     progress: Tell | None = None,
     beam_options: Sequence[str] = (),
-    **options: Any,
+    **options: Unpack[SelectOptions],
 ) -> SealedSet:
     """Make a data set of chosen images of finished ones, without their raw data; or finish that.
 
@@ -183,8 +221,13 @@ def _convert(
         return _told(made, request.out, reporter)
 
 
+@_takes(CompactOptions)
 def compact(
-    out: StrPath, *, progress: Tell | None = None, beam_options: Sequence[str] = (), **options: Any
+    out: StrPath,
+    *,
+    progress: Tell | None = None,
+    beam_options: Sequence[str] = (),
+    **options: Unpack[CompactOptions],
 ) -> SealedSet:
     """Rebalance a data set extended with ``append``, without its raw data; or finish doing so.
 
@@ -293,8 +336,13 @@ def status(out: StrPath) -> JobStatus:
     return read_status(Path(out))
 
 
+@_takes(StageOptions)
 def stage(
-    source: StrPath, *, to: StrPath | None = None, progress: Tell | None = None, **options: Any
+    source: StrPath,
+    *,
+    to: StrPath | None = None,
+    progress: Tell | None = None,
+    **options: Unpack[StageOptions],
 ) -> Path:
     """Copy a data set to this node's own storage, hashed on the way; what is there is used again.
 

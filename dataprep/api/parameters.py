@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
@@ -126,7 +127,17 @@ def resolve(
 
 def _value(option: click.Option, chosen: Mapping[str, object], context: click.Context) -> object:
     if option.name in chosen:
-        return option.process_value(context, _words(option, chosen[option.name]))
+        value = chosen[option.name]
+        # A number would be taken for an open file.
+        path = isinstance(option.type, click.Path) and not isinstance(value, (str, os.PathLike))
+        try:
+            if isinstance(value, bool) == option.is_flag and not path:
+                return option.process_value(context, _words(option, value))
+        except (TypeError, ValueError, AttributeError):
+            pass
+        expected = "True or False" if option.is_flag else option.metavar or option.type.name
+        found = f"{value!r} of type {type(value).__name__}"
+        raise click.BadParameter(f"{found}, expected {expected}", context, option)
     if option.required:
         raise click.MissingParameter(ctx=context, param=option)
     value = option.get_default(context)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from dataprep.api.calls import StrPath
+from dataprep.api.option_types import StrPath
 from dataprep.sealed.set import SealedSet
 from dataprep.system.messages import printable
 

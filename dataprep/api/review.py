@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dataprep.api.calls import StrPath
+from dataprep.api.option_types import StrPath
 from dataprep.api.progress import Tell, told
 from dataprep.system.durable_files import write_durably
 

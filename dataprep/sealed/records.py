@@ -165,6 +165,13 @@ class Records(Examples):
         text = f"<{counted(len(self), 'example')} of {whole}" + (":" if shown else "")
         return "\n".join([text, *shown, *more]) + ">"
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from dataprep.sealed.html import examples_table
+
+        title = f"{len(self):,} of {len(self._all):,} records of {self.split} in {self.out}"
+        return examples_table(title, map(self.__getitem__, range(len(self))))
+
     @overload
     def __getitem__(self, number: SupportsIndex) -> Example: ...
     @overload

@@ -200,6 +200,17 @@ class SealedSet:
         ]
         return max(spreads, default=None) if self.manifest.examples.multilabel else None
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from dataprep.sealed.html import table
+
+        rows = [
+            (name, f"{split.records:,}", f"{len(split.shards):,}", sized(split.bytes))
+            for name, split in self.splits.items()
+        ]
+        title = f"{self.out}: {len(self.manifest.classes):,} classes, {self.manifest.sink.name}"
+        return table(title, ("split", "records", "shards", "size"), rows)
+
     def __str__(self) -> str:
         """One line."""
         text = f"sealed {self.out / NAME}: {counted(self.records, 'record')} in "

@@ -1,0 +1,135 @@
+"""Options of the calls are typed, shown, and refused in a line where they have another type."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+import dataprep
+from dataprep.api.options import (
+    compact_options,
+    convert_options,
+    prepare_options,
+    select_options,
+    stage_options,
+)
+from dataprep.api.parameters import resolve
+from dataprep.errors import UsageError
+from dataprep.plugins import dataset_class
+
+RIGHT = """
+from pathlib import Path
+
+import dataprep
+
+made = dataprep.prepare(
+    "folder", raw="RAW", out=Path("OUT"), fractions={"train": 0.8, "test": 0.2}, splits=["train"],
+    num_shards={"train": 4}, resize=256, seed=None, overwrite=True, limit="10%", sink="lmdb",
+    sink_option={"datum": "raw"}, encoding="jpeg", workers=2, io_limit="100MB",
+)
+made.manifest.seed
+more = {"anything": 1}
+dataprep.prepare("my-plugin", raw="RAW", out="OUT", **more)  # type: ignore
+dataprep.convert("OUT", to="OUT2", sink="recordio", check="records")
+dataprep.select({"a": "OUT"}, to="OUT2", where="view = 'PA'", sample=0.1, stratify=True)
+dataprep.compact("OUT", workers=1)
+dataprep.stage("OUT", to="/scratch", split=["train"], share="node", rendezvous_seconds=10.5)
+"""
+WRONG = """
+import dataprep
+
+dataprep.prepare("folder", raw="RAW", out="OUT", fractions=0.8)
+dataprep.prepare("folder", raw="RAW", out="OUT", rezise=256)
+dataprep.prepare("folder", raw=5, out="OUT")
+dataprep.prepare("folder", raw="RAW", out="OUT", encoding="gif")
+dataprep.convert("OUT", to="OUT2", sink=["lmdb"])
+dataprep.select("OUT", to="OUT2", stratify="labels")
+dataprep.compact("OUT", sink="lmdb")
+dataprep.stage("OUT", share="nodes")
+"""
+WRONG_LINES = list(range(4, 12))
+CHECKERS = {
+    "mypy": ["mypy", "--strict", "--no-error-summary", "--show-column-numbers"],
+    "pyright": ["pyright", "--pythonpath", sys.executable],
+}
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("checker", CHECKERS)
+def test_a_type_checker_knows_every_option(checker: str, tmp_path: Path) -> None:
+    if not find_spec(checker):
+        pytest.skip(f"needs {checker}")
+    for name, text, wanted in (("right", RIGHT, []), ("wrong", WRONG, WRONG_LINES)):
+        script = tmp_path / f"{name}.py"
+        script.write_text(text)
+        words = [sys.executable, "-m", *CHECKERS[checker], str(script)]
+        done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, check=False)
+        errors = [it for it in done.stdout.splitlines() if " error: " in it or " - error: " in it]
+        lines = {int(it.split(f"{script.name}:", 1)[1].split(":")[0]) for it in errors}
+        assert sorted(lines) == wanted, done.stdout + done.stderr
+
+
+def test_help_and_completion_see_every_option() -> None:
+    shown = inspect.signature(dataprep.prepare).parameters
+    assert shown["fractions"].annotation == "str | Mapping[str, float] | None"
+    tables = {
+        dataprep.prepare: prepare_options(dataset_class("chestxray14")),
+        dataprep.convert: convert_options(),
+        dataprep.select: select_options(),
+        dataprep.compact: compact_options(),
+        dataprep.stage: stage_options(),
+    }
+    for call, table in tables.items():
+        named = set(inspect.signature(call).parameters)  # type: ignore[arg-type]
+        assert {name.removeprefix("--") for option in table for name in option.opts} <= named
+
+
+ODD: list[Any] = [
+    *(True, 3, -1, 2.5, float("nan"), "x", "", b"x", object(), Path("x"), slice(3)),
+    *([], ["a"], [1, 2], [["a"]], (None,), {}, {"a": 1}, {"a": "b"}, {1: 2}, {"a": [1]}),
+]
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        *(prepare_options(dataset_class(name)) for name in ("imagenet", "chestxray14", "folder")),
+        *(convert_options(), select_options(), stage_options()),
+    ],
+    ids=["imagenet", "chestxray14", "folder", "convert", "select", "stage"],
+)
+def test_a_value_of_another_type_is_refused_in_a_line(table: list[click.Option]) -> None:
+    for option in table:
+        others = [it for it in table if not it.required or it is option]
+        for value in ODD:
+            try:
+                resolve("dataprep it", others, {str(option.name): value})
+            except UsageError as error:
+                said = str(error)
+                assert "\n" not in said
+                assert f"--{option.name}" in said, said
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"workers": True}, "'--workers': True of type bool, expected N"),
+        ({"overwrite": 1}, "'--overwrite': 1 of type int, expected True or False"),
+        ({"exclude": 3}, "'--exclude': 3 of type int, expected FILE"),
+        ({"seed": "one"}, "'--seed': 'one' is not a valid integer"),
+        ({"encoding": "gif"}, "'--encoding': 'gif' is not one of"),
+        ({"num_shards": {"train": 1.5}}, "'--num_shards': 'train=1.5': expected SPLIT=COUNT"),
+        ({"rezise": 256}, "no option 'rezise'; did you mean resize?"),
+    ],
+)
+def test_the_line_says_what_was_expected(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError) as told:
+        dataprep.prepare("folder", raw=".", out="OUT", **options)
+    assert words in str(told.value)
