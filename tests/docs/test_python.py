@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 from pathlib import Path
 from typing import Any
@@ -22,25 +21,22 @@ def test_the_python_page_runs_from_top_to_bottom(
     tiny: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert len(PAGE.read_text("utf-8").splitlines()) <= 80
-    blocks = list(said(r"(<!-- needs: torch -->\n)?```python\n([\s\S]*?)```", PAGE))
+    blocks = list(said(r"```python\n([\s\S]*?)```", PAGE))
     assert len(blocks) == 6
     monkeypatch.chdir(tmp_path)
     (tmp_path / "RAW").symlink_to(tiny.raw.path)
-    torch = importlib.util.find_spec("torch") is not None
     place: dict[str, Any] = {"__name__": "__main__"}
     for where, block in blocks:
-        if torch or not block[1]:
-            # As if it stood there: a traceback names the line of the page.
-            line = int(where.rpartition(":")[2]) + block[0].count("\n", 0, block[0].index("```"))
-            exec(compile("\n" * line + block[2], str(ROOT / PAGE), "exec"), place)
+        # As if it stood there: a traceback names the line of the page.
+        line = int(where.rpartition(":")[2])
+        exec(compile("\n" * line + block[1], str(ROOT / PAGE), "exec"), place)
     example = place["records"][0]
     assert place["labels"].tolist() == [known(one.key) for one in place["records"]]
     assert imagenet_classes()[place["labels"][0]] == (place["identifier"], place["name"])
     assert place["picture"].size == (16, 16)
     assert place["pixels"].tobytes() == Image.open(io.BytesIO(example.encoded)).tobytes()
-    if torch:
-        assert len(place["dataset"]) == 24
-        assert place["sizes"][0].tolist() == [16] * len(place["targets"])
+    assert place["images"].shape == (8, 224, 224, 3)
+    assert place["targets"].shape == (8,)
     printed = capsys.readouterr().out
     assert "dataprep imagenet has no option 'sinc'; did you mean sink?\n" in printed
     assert "write: 100% 30/30 images" in printed
