@@ -6,7 +6,7 @@ DEMO ?= demo
 
 MXNET := $(VENV)-mxnet
 PEERS := $(VENV)-peers
-TOOLS := datasets litdata mds mxnet tfds webdataset
+TOOLS := datasets litdata mds mxnet spdl tfds webdataset
 LOWEST := $(VENV)-lowest
 PANDAS := $(VENV)-pandas2 $(VENV)-pandas3
 BESIDE := $(VENV)-beside
@@ -116,9 +116,10 @@ peers: setup $(TOOLS:%=$(PEERS)/%/.ready)
 	$(BIN)/python -m benchmarks peers --peers $(PEERS) $(if $(IMAGES),--images $(IMAGES))
 
 $(PEERS)/datasets/.ready: NEEDS := datasets pillow
-$(PEERS)/litdata/.ready: NEEDS := litdata pillow
-$(PEERS)/mds/.ready: NEEDS := mosaicml-streaming pillow
+$(PEERS)/litdata/.ready: NEEDS := litdata pillow simplejpeg
+$(PEERS)/mds/.ready: NEEDS := mosaicml-streaming pillow simplejpeg
 $(PEERS)/mxnet/.ready: NEEDS := mxnet==1.9.1 numpy==1.23.5 opencv-python-headless==4.8.1.78
+$(PEERS)/spdl/.ready: NEEDS := spdl torch numpy pillow simplejpeg
 $(PEERS)/tfds/.ready: NEEDS := tensorflow-datasets tensorflow-cpu importlib_resources pillow
 $(PEERS)/webdataset/.ready: NEEDS := webdataset pillow
 

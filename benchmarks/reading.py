@@ -1,9 +1,9 @@
 """How fast do trainers read what was written, beside plain files and others' own loaders?
 
-400 photographs of 256x256, repeated under other names: as plain files, which torchvision's
-``ImageFolder`` would read, and in every format. A loader is a program of its own (`loaders`) with
-two workers, and all take turns, an epoch each, in every round. Cold is with all of its files
-dropped from the page cache; what a program has mapped stays there, which is to its advantage.
+400 photographs of 256x256, repeated under other names, as plain files and in every format; and
+2,000 as they are, of which loaders take random parts. A loader is a program of its own (`loaders`)
+with two threads or workers, and all take turns, an epoch each, in every round. Then each goes on in
+the middle of an epoch. The order of an epoch of 10^9 records is timed alone.
 """
 
 from __future__ import annotations
@@ -12,28 +12,53 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
-from statistics import median
 from typing import Any
+
+import numpy as np
 
 import dataprep
 from benchmarks import formats, raw_sets
 from benchmarks.measure import ROOT, CannotRunError, CommandFailedError, Setting, rounds, run
 from benchmarks.tables import Row, Target, compared, figure
 from dataprep.plugins import SINKS, installed
+from dataprep.training.order import InBlocks, Order, Shuffled
+from dataprep.training.sampler import Sampler
 
-_FILES = "plain files"
-_FORMATS = ("tfrecord", "recordio", "webdataset", "hdf5", "lmdb-torch", "parquet", "arrayrecord")
-_AS_FAST = {"tfrecord", "recordio", "webdataset", "hdf5"}  # those that have a target
-_TARGET = Target(">=", 1.3)  # at random, warm
-_ORDERS = ("random", "in sequence")
+_FILES = "plain files, Pillow"
+_OURS, _CROPS = "tfrecord", "random parts: tfrecord"
+_FORMATS = ("tfrecord", "recordio", "webdataset", "hdf5", "lmdb-torch", "arrayrecord", "parquet")
+_IN_ORDER = ("parquet", "webdataset's loader", "webdataset's loader, libjpeg-turbo")
+_RESUMED = (_OURS, _FILES, "MosaicML Streaming", "LitData", "Grain")
 _STAND_INS = ROOT / "examples" / "dataprep-mds" / "tests" / "stand_ins"  # of torchvision, for mds
 _ENVIRONMENT = {"PYTHONPATH": str(_STAND_INS), "HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1"}
+
+# Ours, theirs, and what the ratio is to be.
+_PAIRS: Sequence[tuple[str, str, float | None]] = (
+    (_OURS, "two threads that only decode", 0.65),
+    (_OURS, _FILES, 2.0),
+    (_OURS, "plain files, libjpeg-turbo", None),
+    (_OURS, "LitData, libjpeg-turbo", 1.5),
+    (_OURS, "LitData", None),
+    (_OURS, "MosaicML Streaming, libjpeg-turbo", 1.0),
+    (_OURS, "MosaicML Streaming", None),
+    (_OURS, "Hugging Face datasets, libjpeg-turbo", 1.0),
+    (_OURS, "SPDL", 1.0),
+    ("arrayrecord", "Grain, libjpeg-turbo", 1.0),
+    ("parquet", "webdataset's loader", None),
+    ("webdataset", "webdataset's loader, libjpeg-turbo", 1.0),
+    *((name, _OURS, None) for name in _FORMATS[1:]),
+    ("DataLoader with our sampler", "DataLoader with PyTorch's order", 0.98),
+    ("DataLoader with our sampler", "LitData, libjpeg-turbo", 1.0),
+    (_CROPS, "random parts: plain files, Pillow", 1.5),
+    (_CROPS, "random parts: SPDL", 1.0),
+)
 
 
 @dataclass(frozen=True)
@@ -43,67 +68,100 @@ class _Loader:
     Attributes:
         kind: what it calls the loader.
         data: the directory that it reads, below the work directory.
-        copy: what it makes of that for itself, likewise; empty if nothing.
-        rival: our loader beside it; empty for ours.
         needs: the module without which it cannot run.
-        python: its interpreter.
+        tool: whose environment of `make peers` it runs in; empty for this one.
     """
 
     kind: str
     data: str
-    copy: str = ""
-    rival: str = ""
     needs: str = "torch"
-    python: Path = Path(sys.executable)
+    tool: str = ""
+
+    def python(self, setting: Setting) -> Path:
+        return setting.peers / self.tool / "bin" / "python" if self.tool else Path(sys.executable)
 
 
 @dataclass(frozen=True)
 class _Epoch:
-    """Images a second, and MiB that the largest worker has for itself."""
+    """Images a second; MiB that the process, and its largest worker, have for themselves."""
 
     speed: float
+    process: float
     worker: float
 
 
 def measure(setting: Setting) -> list[Row]:
-    """Every format against plain files, and its own or a similar loader's against ours."""
+    """Every format and loader in turns; and how they go on in the middle of an epoch."""
     loaders, missing = _find(setting)
     if _FILES not in loaders:
         raise CannotRunError("no PyTorch here: pip install torch")
-    for loader in loaders.values():
-        _prepare(setting, loader.data)
-    return [row for order in _ORDERS for row in _compare(setting, loaders, order)] + missing
+    for data in dict.fromkeys(["small", *(loader.data for loader in loaders.values())]):
+        _prepare(setting, data)
+    return [*_compare(setting, loaders), *_orders(), *missing]
+
+
+def _known() -> dict[str, _Loader]:
+    known = {name: _Loader("dataprep", name) for name in _FORMATS if name in installed(SINKS)}
+    known |= {
+        "two threads that only decode": _Loader("limit", _OURS),
+        "DataLoader with our sampler": _Loader("sampler", _OURS),
+        "DataLoader with PyTorch's order": _Loader("dataset", _OURS),
+        _CROPS: _Loader("crops-dataprep", "original"),
+        "random parts: plain files, Pillow": _Loader("crops-files", "photographs-as-they-are"),
+        "random parts: SPDL": _Loader("crops-spdl", "photographs-as-they-are", "spdl.io", "spdl"),
+        "SPDL": _Loader("spdl", "small", "spdl.io", "spdl"),
+    }
+    for name, loader in {
+        _FILES: _Loader("files", "small"),
+        "webdataset's loader": _Loader("webdataset", "webdataset", "webdataset"),
+        "Grain": _Loader("grain", "arrayrecord", "grain"),
+        "Hugging Face datasets": _Loader("huggingface", "parquet", "datasets"),
+        "LitData": _Loader("litdata", "small", "litdata", "litdata"),
+        "MosaicML Streaming": _Loader("mosaicml", "small", "streaming", "mds"),
+    }.items():
+        known[name] = loader
+        turbo = f"{name.removesuffix(', Pillow')}, libjpeg-turbo"
+        known[turbo] = replace(loader, kind=f"{loader.kind}+turbo")
+    return known
 
 
 def _find(setting: Setting) -> tuple[dict[str, _Loader], list[Row]]:
-    """All that can run here, plain files first."""
-    mds = setting.peers / "mds" / "bin" / "python"
-    known = {_FILES: _Loader("files", "small")}
-    known |= {name: _Loader("dataprep", name) for name in _FORMATS if name in installed(SINKS)}
-    known |= {
-        "webdataset's loader": _Loader("webdataset", "webdataset", "", "webdataset", "webdataset"),
-        "Grain": _Loader("grain", "arrayrecord", "", "arrayrecord", "grain"),
-        "Hugging Face datasets": _Loader(
-            *("huggingface", "parquet", "huggingface-cache", "parquet", "datasets")
-        ),
-        "LitData": _Loader("litdata", "small", "litdata", "tfrecord", "litdata"),
-        "MosaicML Streaming": _Loader("mosaicml", "small", "mds", "tfrecord", "streaming", mds),
-    }
+    """All that can run here."""
     found, missing = {}, []
-    for name, loader in known.items():
-        try:
-            run([loader.python, "-c", f"import {loader.needs}"], environment=_ENVIRONMENT)
+    here: dict[tuple[Path, str], bool] = {}
+    for name, loader in _known().items():
+        asked = loader.python(setting), loader.needs
+        if asked not in here:
+            here[asked] = _imports(*asked)
+        if here[asked]:
             found[name] = loader
-        except (CommandFailedError, FileNotFoundError):
-            why = "make peers" if loader.kind == "mosaicml" else f"pip install {loader.needs}"
+        else:
+            why = "make peers" if loader.tool else f"pip install {loader.needs}"
             missing.append(Row(f"reading: {name}", problem=f"{loader.needs} is not here: {why}"))
     return found, missing
+
+
+def _imports(python: Path, needs: str) -> bool:
+    try:
+        # SPDL finds out that it has no FFmpeg when it is used.
+        probe = "; spdl.io.lib._libspdl.Demuxer" if needs == "spdl.io" else ""
+        code = f"import {needs}, torch, simplejpeg{probe}"
+        run([python, "-c", code], environment=_ENVIRONMENT)
+    except (CommandFailedError, FileNotFoundError):
+        return False
+    return True
 
 
 def _prepare(setting: Setting, data: str) -> None:
     """The plain files, or what `dataprep imagenet` makes of them, unless they are there."""
     small = setting.work / "small"
-    if data != "small":
+    original = setting.work / "photographs-as-they-are"
+    if data in ("original", original.name):
+        if not original.exists():
+            original.symlink_to(raw_sets.tree(setting, _images(setting, crops=True)))
+        if data == "original":
+            _imagenet(setting, original, data, "--num_shards", "8")
+    elif data != "small":
         shards = "1" if formats.find(data).one_file else "8"
         _imagenet(setting, small, data, "--sink", data, "--num_shards", shards)
     elif not small.exists():
@@ -119,8 +177,8 @@ def _prepare(setting: Setting, data: str) -> None:
         partly.replace(small)
 
 
-def _images(setting: Setting) -> int:
-    return setting.size(4_800, 200)
+def _images(setting: Setting, *, crops: bool = False) -> int:
+    return setting.size(2_000, 100) if crops else setting.size(4_800, 200)
 
 
 def _imagenet(setting: Setting, raw: Path, name: str, *options: str) -> None:
@@ -131,55 +189,85 @@ def _imagenet(setting: Setting, raw: Path, name: str, *options: str) -> None:
         run([sys.executable, "-m", "dataprep", "imagenet", *words, *options], flush=True)
 
 
-def _compare(setting: Setting, loaders: Mapping[str, _Loader], order: str) -> list[Row]:
-    is_random = order == "random"
+def _compare(setting: Setting, loaders: Mapping[str, _Loader]) -> list[Row]:
     rows: list[Row] = []
     with ExitStack() as stack:
         programs = {}
         for name, loader in loaders.items():
-            if is_random and (loader.kind == "webdataset" or name == "parquet"):
-                continue  # it has no random access, or reads a row group for a row
-            setting.say(f"reading: {order}: starting {name}")
+            setting.say(f"reading: starting {name}")
+            is_random = name not in _IN_ORDER
             programs[name] = stack.enter_context(_program(setting, loader, is_random))
-        for state in ("warm", "cold"):
-            epochs = rounds(
-                setting,
-                f"reading: {order}, {state}",
-                {
-                    name: partial(_epoch, setting, loaders[name], program, state == "cold")
-                    for name, program in programs.items()
-                },
-            )
-            rows += _rows(loaders, f"{order}, {state}", epochs)
-            if state == "warm" and is_random:
-                rows += [
-                    figure(f"{order}: a worker's own memory: {name}", worker, "MiB")
-                    for name, found in epochs.items()
-                    if median(worker := [epoch.worker for epoch in found])
-                ]
+        epochs = rounds(
+            setting,
+            "reading",
+            {
+                name: partial(_epoch, setting, loaders[name], program)
+                for name, program in programs.items()
+            },
+        )
+        speeds = {name: [epoch.speed for epoch in found] for name, found in epochs.items()}
+        for ours, theirs, target in _PAIRS:
+            if ours in speeds and theirs in speeds:
+                wanted = None if target is None else Target(">=", target)
+                both = speeds[ours], speeds[theirs]
+                rows.append(compared(f"{ours} against {theirs}", *both, target=wanted))
+        for name in (_OURS, *_RESUMED[1:], "SPDL"):
+            if name in epochs:
+                rows.append(
+                    figure(
+                        f"own memory of process and workers: {name}",
+                        [it.process + 2 * it.worker for it in epochs[name]],
+                        "MiB",
+                    )
+                )
+    for name in _RESUMED:
+        if name in loaders:
+            with _program(setting, loaders[name], None) as program:
+                found = [_resumed(setting, loaders[name], program) for _ in range(3)]
+            rows.append(figure(f"from a state of mid-epoch to the next batch: {name}", found, "s"))
     return rows
 
 
-def _rows(
-    loaders: Mapping[str, _Loader], what: str, epochs: Mapping[str, Sequence[_Epoch]]
-) -> list[Row]:
-    speeds = {name: [epoch.speed for epoch in found] for name, found in epochs.items()}
+def _orders() -> list[Row]:
+    """Of 10^9 records: until the first batch, and for each index; and what blocks cost."""
+    shard = 125_000
     rows = []
-    for name in speeds:
-        rival = loaders[name].rival
-        if rival in speeds:
-            rows.append(compared(f"{what}: {rival} against {name}", speeds[rival], speeds[name]))
-        elif name != _FILES:
-            target = _TARGET if what == "random, warm" and name in _AS_FAST else None
-            both = speeds[name], speeds[_FILES]
-            rows.append(compared(f"{what}: {name} against {_FILES}", *both, target=target))
+    orders: dict[str, Order] = {
+        "global": Shuffled(10**9, 0, {}),
+        "blocks": InBlocks(0, {}, [shard] * 8_000, 16),
+    }
+    for name, order in orders.items():
+        start = time.perf_counter()
+        options: dict[str, Any] = {"uneven": "drop", "identity": {}, "shared": False}
+        batches = iter(Sampler(order, 256, rank=3, world_size=8, **options))
+        next(batches)
+        first = time.perf_counter() - start
+        start = time.perf_counter()
+        for _ in range(400):
+            next(batches)
+        each = (time.perf_counter() - start) / 400 / 256
+        rows.append(figure(f"order of 10^9 records, {name}: until the first batch", [first], "s"))
+        rows.append(figure(f"order of 10^9 records, {name}: an index", [each * 1e6], "us"))
+    for window in (1, 4, 16, 64, 256, 1024):
+        order = InBlocks(0, {}, [1251] * 1024, window)
+        numbers = order.numbers(0, np.arange(500_000, 504_096, dtype=np.uint64))
+        shards = [float(len(np.unique(numbers // 1251)))]
+        rows.append(figure(f"shards in a batch of 4,096, window={window} of 1,024", shards, ""))
     return rows
 
 
 @contextmanager
-def _program(setting: Setting, loader: _Loader, is_random: bool) -> Iterator[subprocess.Popen[str]]:
-    """A loader that has run an epoch to warm up."""
-    words = [loader.python, "-m", "benchmarks.loaders", loader.kind, setting.work / loader.data]
+def _program(
+    setting: Setting, loader: _Loader, is_random: bool | None
+) -> Iterator[subprocess.Popen[str]]:
+    """A loader that has run an epoch to warm up; or, without an order, none."""
+    words = [
+        loader.python(setting),
+        "-m",
+        "benchmarks.loaders",
+        loader.kind,
+        setting.work / loader.data,
+    ]
     with (
         (setting.work / f"{loader.kind}.log").open("w") as log,
         subprocess.Popen(
@@ -193,7 +281,8 @@ def _program(setting: Setting, loader: _Loader, is_random: bool) -> Iterator[sub
         ) as process,
     ):
         try:
-            _ask(setting, loader, process, random=is_random)
+            if is_random is not None:
+                _ask(setting, loader, process, random=is_random)
             yield process
         finally:
             process.terminate()
@@ -212,14 +301,19 @@ def _ask(
         log = (setting.work / f"{loader.kind}.log").read_text()[-2000:]
         raise CommandFailedError(f"the loader {loader.kind} failed", log + said)
     answer: dict[str, Any] = json.loads(said)
-    if answer["images"] != _images(setting):
+    if answer.get("images", _images(setting)) not in (
+        _images(setting),
+        _images(setting, crops=True),
+    ):
         raise CommandFailedError(f"{loader.kind} gave {answer['images']} images")
     return answer
 
 
-def _epoch(setting: Setting, loader: _Loader, process: subprocess.Popen[str], cold: bool) -> _Epoch:
-    if cold:
-        for folder in filter(None, (loader.data, loader.copy)):
-            raw_sets.forget(setting.work / folder)
+def _epoch(setting: Setting, loader: _Loader, process: subprocess.Popen[str]) -> _Epoch:
     answer = _ask(setting, loader, process)
-    return _Epoch(answer["images"] / answer["seconds"], answer["worker"] / (1 << 20))
+    sizes = (answer[name] / (1 << 20) for name in ("process", "worker"))
+    return _Epoch(answer["images"] / answer["seconds"], *sizes)
+
+
+def _resumed(setting: Setting, loader: _Loader, process: subprocess.Popen[str]) -> float:
+    return float(_ask(setting, loader, process, resume=True)["seconds"])
