@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_args
 
 import numpy as np
 
@@ -21,6 +21,19 @@ if TYPE_CHECKING:
     from dataprep.training.torch import TorchDataset
 
 Shuffle = Literal["global", "blocks", "none"]
+
+
+class OrderOptions(TypedDict, total=False):
+    """What `Examples.sampler` takes, and the loader hands on to it."""
+
+    seed: int
+    rank: int | None
+    world_size: int | None
+    shuffle: Shuffle
+    window: int
+    uneven: Leftover
+    weights: ArrayLike | None
+    balance: Literal["class"] | None
 
 
 class Examples(Source):
@@ -125,7 +138,7 @@ class Examples(Source):
         framework: Framework = "torch",
         threads: int | None = None,
         prefetch: int = 4,
-        **order: Any,
+        **order: Unpack[OrderOptions],
     ) -> Loader:
         """Batches of decoded images and labels, by threads of this process; resumed exactly.
 

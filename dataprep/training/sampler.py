@@ -92,7 +92,8 @@ class Sampler:
         self._identity = {**identity, "settings": {**order.settings, "uneven": uneven}}
         self._shared = shared
         self._epoch = self._consumed = 0
-        self._tracking = self._untracked = False
+        self._tracking: object = None  # whose loop is under way
+        self._untracked = False
         if not len(self):
             raise UsageError(
                 f"{counted(order.count, 'example')}, fewer than the {self._together} of one batch "
@@ -124,7 +125,7 @@ class Sampler:
 
     def __iter__(self) -> Iterator[Numbers]:
         """The batches that are left of the epoch."""
-        self._untracked = not self._tracking
+        self._untracked = self._tracking is None
         return _Pass(self)
 
     def _batch(self, epoch: int, start: int) -> Numbers:
@@ -157,7 +158,7 @@ class Sampler:
         While batches are tracked it is a loader that calls this, with a count of its own, which
         begins at 0 in every process: that is passed over.
         """
-        if epoch != self._epoch and not self._tracking:
+        if epoch != self._epoch and self._tracking is None:
             self._epoch, self._consumed = epoch, 0
             self._untracked = False
 
@@ -171,7 +172,8 @@ class Sampler:
         """
         if getattr(loader, "in_order", True) is False:
             raise UsageError("a loader with in_order=False: which samples it gave cannot be told")
-        self._tracking, self._untracked = True, False
+        loop = self._tracking = object()
+        self._untracked = False
         try:
             # Which may load a state: StatefulDataLoader does it here.
             batches = iter(loader)
@@ -180,7 +182,8 @@ class Sampler:
                 after = self._epoch, self._consumed = self._behind(*after)
                 yield batch
         finally:
-            self._tracking = False
+            if self._tracking is loop:  # a loop that was left may end after the next has begun
+                self._tracking = None
 
     def _behind(self, epoch: int, start: int) -> tuple[int, int]:
         """Epoch and samples consumed when all ranks have received the batch that begins there.

@@ -165,6 +165,17 @@ def test_what_nobody_counted_is_not_said() -> None:
     assert (sampler.epoch, sampler.consumed) == (5, 0)
 
 
+def test_a_loop_that_was_left_may_end_late() -> None:
+    (sampler,) = ranks(1, 8)
+    first = sampler.track(sampler)
+    next(first)
+    second = sampler.track(sampler)
+    assert next(second) == the_epoch(0)[8:16]
+    first.close()  # type: ignore[attr-defined]
+    assert next(second) == the_epoch(0)[16:24]
+    assert sampler.state_dict()["consumed"] == 24
+
+
 def test_a_loader_without_order_is_refused() -> None:
     (sampler,) = ranks(1, 8)
 
