@@ -114,12 +114,26 @@ class Records(Examples):
             DatasetError: the table cannot be read, or has labels that are none.
         """
         import numpy as np
+        import pyarrow.compute as pc
 
-        if not self.info.multilabel:
-            return np.fromiter((label for (label,) in self._labels()), np.int64, len(self))
-        found = np.zeros((len(self), len(self.classes)), np.int64)
-        for number, labels in enumerate(self._labels()):
-            found[number, labels] = 1
+        classes, many = len(self.classes), self.info.multilabel
+        found = np.zeros((len(self), classes) if many else len(self), np.int64)
+        start = 0
+        for column in self._chunks("labels"):
+            lengths = pc.fill_null(pc.list_value_length(column), -1).to_numpy()
+            values = pc.fill_null(pc.list_flatten(column), -1).to_numpy()
+            numbers = np.repeat(np.arange(start, start + len(lengths)), lengths.clip(0))
+            wrong = start + np.flatnonzero((lengths < 0) if many else (lengths != 1))
+            strange = numbers[(values < 0) | (values >= classes)]
+            if wrong.size or strange.size:
+                number = int(min([*wrong[:1], *strange[:1]]))
+                raise DatasetError(
+                    f"{self.out / NAME}: example {number} of {self.split} has the labels "
+                    f"{column[number - start].as_py()}, expected {'any' if many else 'one'} of 0 "
+                    f"to {classes - 1}; make the data set again"
+                )
+            found[(numbers, values) if many else numbers] = 1 if many else values
+            start += len(lengths)
         return found
 
     @property
@@ -338,25 +352,16 @@ class Records(Examples):
         part._numbers, part._keys = self._numbers[start:stop], None
         return part
 
-    def _labels(self) -> Iterator[list[int]]:
-        classes, multilabel = len(self.classes), self.info.multilabel
-        for number, labels in enumerate(self._column("labels")):
-            known = labels is not None and all(
-                label is not None and 0 <= label < classes for label in labels
-            )
-            if not known or (len(labels) != 1 and not multilabel):
-                raise DatasetError(
-                    f"{self.out / NAME}: example {number} of {self.split} has the labels {labels}, "
-                    f"expected {'any' if multilabel else 'one'} of 0 to {classes - 1}; make the "
-                    "data set again"
-                )
-            yield labels
-
     def _column(self, name: str) -> Iterator[Any]:
-        """A column of the table of records."""
+        """A column of the table of records, one by one."""
+        for chunk in self._chunks(name):
+            yield from chunk.to_pylist()
+
+    def _chunks(self, name: str) -> Iterator[pa.ChunkedArray]:
+        """The same, in pieces."""
         with RecordsTable(self.out, self._table) as table:
             for rows in table.take(self._rows(), [name]):
-                yield from rows.column(name).to_pylist()
+                yield rows.column(name)
 
     def _rows(self) -> NDArray[np.integer[Any]]:
         """Their rows in the table of records."""
