@@ -193,8 +193,9 @@ class Examples(Source):
 
         Args:
             transform: takes a Pillow image, e.g. of torchvision, upright, with the ``info`` of its
-                file; None gives uint8 tensors, shape (channels, height, width), which a batch can
-                hold only if all have one size.
+                file, and in ``info["sample"]`` seed, epoch and position, if a sampler of ours chose
+                it, to seed from; None gives uint8 tensors, shape (channels, height, width), which
+                a batch can hold only if all have one size.
             decode: False gives the bytes of the file as it is stored in place of the image.
             fields: what else of each example, as a dict behind the pair: ``key``, ``boxes``
                 (torchvision's `BoundingBoxes`), names of attributes, or whatever an `Example` has;

@@ -25,6 +25,9 @@ from dataprep.training.sampler import POSITION, Numbers
 if TYPE_CHECKING:
     from dataprep.training.source import Source
 
+Place = tuple[int, int, int]
+"""Seed, epoch and position of a sample."""
+
 _KNOWN: Final = frozenset({POSITION, *(field.name for field in fields_of(Example))})
 _DESCRIBING: Final = ("exif", "Exif")  # the picture is upright: nobody is to turn it once more
 
@@ -92,26 +95,28 @@ class TorchDataset(Dataset[tuple[Any, ...]]):  # type: ignore[misc,unused-ignore
             found = self.examples.encoded(numbers)
         else:
             found = self.examples.__getitems__(numbers)
-        places: list[Any] = [None] * len(numbers)
-        if POSITION in self.fields:
-            if not isinstance(numbers, Numbers):
-                raise UsageError(f"the field {POSITION} needs a batch_sampler of records.sampler")
-            places = [torch.tensor([numbers.epoch, at]) for at in numbers.positions]
+        places: list[Place | None] = [None] * len(numbers)
+        if isinstance(numbers, Numbers):
+            places = [(numbers.seed, numbers.epoch, at) for at in numbers.positions]
+        elif POSITION in self.fields:
+            raise UsageError(f"the field {POSITION} needs a batch_sampler of records.sampler")
         return list(map(self._sample, numbers, found, places))
 
-    def _sample(self, number: int, found: Example | bytes, place: Any) -> tuple[Any, ...]:
+    def _sample(self, number: int, found: Example | bytes, place: Place | None) -> tuple[Any, ...]:
         label = self.targets[number]
         target: Any = int(label) if label.ndim == 0 else torch.from_numpy(label.astype(np.float32))
-        pair = self._image(found), target
+        pair = self._image(found, place), target
         if not self.fields:
             return pair
-        values = {
-            name: place if isinstance(found, bytes) or name == POSITION else _field(found, name)
-            for name in self.fields
-        }
+        values = {}
+        for name in self.fields:
+            if isinstance(found, Example) and name != POSITION:
+                values[name] = _field(found, name)
+            elif place is not None:
+                values[name] = torch.tensor(place[1:])
         return (*pair, values)
 
-    def _image(self, found: Example | bytes) -> Any:
+    def _image(self, found: Example | bytes, place: Place | None) -> Any:
         encoded = found if isinstance(found, bytes) else found.encoded
         if not self.decode:
             return encoded
@@ -127,6 +132,7 @@ class TorchDataset(Dataset[tuple[Any, ...]]):  # type: ignore[misc,unused-ignore
                 picture.info = {
                     name: it for name, it in file.info.items() if name not in _DESCRIBING
                 }
+        picture.info["sample"] = place
         return self.transform(picture)
 
     @staticmethod

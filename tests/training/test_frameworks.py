@@ -78,6 +78,16 @@ def test_a_data_loader_that_fetches_ahead(records: Records, workers: int) -> Non
             next(sampler.track(unordered))
 
 
+def test_a_transform_can_seed_from_its_sample(records: Records) -> None:
+    data = pytest.importorskip("torch.utils.data", reason="needs torch")
+    dataset, sampler = records.to_torch(lambda picture: picture.info["sample"]), records.sampler(4)
+    sampler.set_epoch(2)
+    loader = data.DataLoader(dataset, batch_sampler=sampler, collate_fn=list, num_workers=2)
+    told = [place for batch in loader for place, _ in batch]
+    assert told == [(0, 2, position) for position in range(COUNT)]
+    assert dataset[5][0] is None
+
+
 @pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_stateful_data_loader(records: Records, workers: int) -> None:
