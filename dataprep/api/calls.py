@@ -483,7 +483,7 @@ def _recipe_anew(values: Mapping[str, Any]) -> Recipe | None:
     from dataprep.api.options import ANEW
     from dataprep.images import Recipe, Resize
 
-    chosen = {name: values[name] for name in ANEW if values[name] is not None}
+    chosen = {name: values[name] for name in ANEW if values[name] not in (None, False)}
     if not chosen:
         return None
     if [*chosen] == ["quality"]:

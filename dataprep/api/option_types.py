@@ -77,6 +77,7 @@ class PrepareOptions(JobOptions, total=False):
     depth: Literal["8", "keep"] | None
     max_image_bytes: int | None
     exif: Literal["auto", "apply", "ignore"] | None
+    strip_metadata: bool | None
     shuffle: Literal["stratified", "global", "none"] | None
     seed: int | None
     folds: int | None
@@ -113,6 +114,7 @@ class ConvertOptions(CompactOptions, total=False):
     encoding: Literal["keep", "jpeg", "png", "raw"] | None
     color: Literal["keep", "rgb", "gray"] | None
     filter: Literal["box", "bilinear", "bicubic", "lanczos"] | None
+    strip_metadata: bool | None
 
 
 class SelectOptions(ConvertOptions, total=False):

@@ -280,6 +280,10 @@ def _images() -> list[Option]:
         "not upright. ignore: leave them as they are."
     )
     check = "How far to decode images that are stored unchanged."
+    strip = (
+        "Take away what images have beside pixels, such as names, places, comments and thumbnails; "
+        "colour profiles and the orientation stay."
+    )
     depth = "Bits per grey value. keep: 16-bit grey PNGs stay 16-bit."
     size = "256: the shorter side; 320x256: exactly WIDTHxHEIGHT."
     crop = "After resizing, crop a centred square."
@@ -296,11 +300,14 @@ def _images() -> list[Option]:
         choice("depth", ["8", "keep"], "8", depth, rare=True),
         option("max_image_bytes", most, type=int, default=256 << 20, metavar="BYTES", rare=True),
         choice("exif", ["auto", "apply", "ignore"], "auto", exif, rare=True),
+        flag("strip_metadata", strip),
     ]
 
 
-ANEW: Final = ("resize", "center_crop", "quality", "encoding", "color", "filter")
-"""Options of ``convert`` that decode and re-encode the images."""
+ANEW: Final = (
+    *("resize", "center_crop", "quality", "encoding", "color", "filter", "strip_metadata"),
+)
+"""Options of ``convert`` that change the images."""
 
 
 def _images_anew() -> list[Option]:

@@ -7,6 +7,7 @@ OpenCV, this reads EXIF only, not the copy of the tag that XMP can hold.
 
 from __future__ import annotations
 
+import struct
 from typing import Literal, TypeAlias
 
 Order: TypeAlias = Literal["big", "little"]
@@ -41,6 +42,12 @@ def turned_upright(block: bytes) -> bytes:
     order, at = _orientation_entry(block)
     one = b"".join(number.to_bytes(size, order) for number, size in ((_SHORT, 2), (1, 4), (1, 2)))
     return block[: at + 2] + one + block[at + 10 :] if at else block
+
+
+def only_orientation(orientation: int) -> bytes:
+    """A TIFF block that says nothing else."""
+    entry = struct.pack("<HHIHH", _ORIENTATION, _SHORT, 1, orientation, 0)
+    return LITTLE + struct.pack("<IH", 8, 1) + entry + bytes(4)
 
 
 def _orientation_entry(block: bytes) -> tuple[Order, int]:

@@ -25,6 +25,7 @@ import simplejpeg  # type: ignore[import-untyped]
 from PIL.JpegImagePlugin import JpegImageFile
 
 from dataprep.errors import ImageError
+from dataprep.images import exif
 from dataprep.images.fingerprint import SMALLEST, small_grey
 from dataprep.images.pillow import decoding, levels_of
 from dataprep.images.pixels import Pixels, padded
@@ -164,6 +165,45 @@ def without_metadata(data: bytes) -> bytes:
         elif marker != COM and (marker in (APP0, APP14) or not 0xE0 <= marker <= 0xEF):
             parts.append(data[start:end])
     return b"".join(parts)
+
+
+def stripped(data: bytes, orientation: int) -> bytes:
+    """The same image, its coded data untouched, without whatever may tell of people.
+
+    Of application data JFIF's, Adobe's and colour profiles stay, and of EXIF the orientation;
+    comments go, thumbnails, and what lies behind the end of the image.
+
+    Args:
+        orientation: that EXIF says, 1 to 8.
+    """
+    parts = [data[:2]]
+    at = 2
+    for marker, start, at in segments(data):
+        if _tells_nobody(data, marker, start):
+            parts.append(data[start:at])
+    while match := _AFTER_SCAN.search(data, at):  # more scans, and what may be between them
+        start = match.start()
+        parts.append(data[at:start])
+        if data[start + 1] == _EOI:
+            parts.append(data[start : start + 2])
+            break
+        at = start + 2 + max(2, _number(data, start + 2))
+        if _tells_nobody(data, data[start + 1], start):
+            parts.append(data[start:at])
+    else:
+        parts.append(data[at:])
+    if orientation != 1:
+        block = exif.HEAD + exif.only_orientation(orientation)
+        behind_jfif = 2 if parts[1][1] == APP0 else 1
+        parts.insert(behind_jfif, b"\xff\xe1" + (len(block) + 2).to_bytes(2, "big") + block)
+    return b"".join(parts)
+
+
+def _tells_nobody(data: bytes, marker: int, start: int) -> bool:
+    if not 0xE0 <= marker <= 0xEF:
+        return marker != COM
+    kept = {APP0: b"JFIF\0", APP14: b"Adobe", 0xE2: b"ICC_PROFILE\0"}.get(marker)
+    return kept is not None and data.startswith(kept, start + 4)
 
 
 def _frame(data: bytes, marker: int, start: int, end: int) -> tuple[int, int, int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import re
+import zlib
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
@@ -17,6 +18,7 @@ from PIL import Image
 from PIL.PngImagePlugin import PngImageFile
 
 from dataprep.errors import ImageError
+from dataprep.images import exif
 from dataprep.images.pillow import decoding, levels_of
 from dataprep.images.pixels import Level, Levels, packed
 
@@ -27,6 +29,9 @@ _START = b"\0\0\0\rIHDR"
 _END = b"\0\0\0\0IEND\xaeB`\x82"  # the whole chunk: it has no body
 # Measured on radiographs of 250 x 250: zlib's default, 6, takes 2.2 times as long for 2 % less.
 _PNG_LEVEL = 4
+_TELLS_NOBODY = frozenset(
+    {b"bKGD", b"cHRM", b"cICP", b"gAMA", b"iCCP", b"pHYs", b"sBIT", b"sRGB", b"tRNS"}
+)
 _ORDER = re.compile(rb"IHDR(PLTE)?(IDAT)+IEND")
 
 
@@ -116,6 +121,29 @@ def split(data: bytes) -> Chunks:
     if b"IDAT" not in names:
         raise ImageError("broken PNG: it has no image data (IDAT)")
     return Chunks(tuple(names), b"".join(parts), exif)
+
+
+def stripped(data: bytes, orientation: int) -> bytes:
+    """The same image without whatever may tell of people.
+
+    Beside the critical chunks those of colour, transparency and the size of a pixel stay, and of
+    EXIF the orientation; what lies behind the end of the image goes.
+
+    Args:
+        orientation: that EXIF says, 1 to 8.
+    """
+    parts, at = [MAGIC], len(MAGIC)
+    while at + 12 <= len(data) and parts[-1] != _END:
+        end = at + 12 + int.from_bytes(data[at : at + 4], "big")
+        name = data[at + 4 : at + 8]
+        if not name[0] & 0x20 or name in _TELLS_NOBODY:
+            parts.append(data[at:end])
+        at = end
+    if orientation != 1:
+        body = b"eXIf" + exif.only_orientation(orientation)
+        length, checksum = len(body) - 4, zlib.crc32(body)
+        parts.insert(2, length.to_bytes(4, "big") + body + checksum.to_bytes(4, "big"))
+    return b"".join(parts)
 
 
 def find_flaw(

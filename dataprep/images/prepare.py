@@ -44,8 +44,8 @@ class Prepared(msgspec.Struct, frozen=True):
     """An image as it will be stored.
 
     Attributes:
-        data: the encoded image; the very object that came in if it passed through. If `format`
-            is ``RAW``, uint8 pixels in (height, width, channel) order.
+        data: the encoded image; the very object that came in if it passed through whole. If
+            `format` is ``RAW``, uint8 pixels in (height, width, channel) order.
         format: what `data` is. A PNG has 16 bits a sample only with ``depth="keep"``.
         height: in pixels, as stored, EXIF orientation not considered.
         width: in pixels, likewise.
@@ -106,6 +106,8 @@ def _prepare_jpeg(data: bytes, recipe: Recipe) -> Prepared:
         if recipe.check != "header":
             grey, warning = jpeg.check_bitstream(data, frame)
         size = (frame.height, frame.width, frame.components)
+        if recipe.strip_metadata:
+            data = jpeg.stripped(data, orientation_of(data) if has_exif else 1)
         return _prepared(data, "JPEG", size, seen, recipe, grey=grey, warning=warning)
     found, warning = jpeg.decode(data, frame, grey=recipe.color == "gray")
     original, target = "", recipe.target("JPEG")
@@ -132,6 +134,8 @@ def _prepare_png(data: bytes, recipe: Recipe) -> Prepared:
             seen = None if levels is None else pixels.eight_bits(levels)
             grey = None if seen is None else small_grey(seen)
             size = (header.height, header.width, channels)
+            if recipe.strip_metadata:
+                data = png.stripped(data, exif.orientation_of(chunks.exif))
             return _prepared(data, "PNG", size, seen, recipe, grey=grey)
         original = f"{header.name} PNG with {flaw}"
     found = png.decode(header, chunks)

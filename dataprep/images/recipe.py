@@ -121,6 +121,8 @@ class Recipe:
         exif: ``auto`` turns images upright by their EXIF orientation where they are encoded anew,
             which loses the tag; those that pass keep it. ``apply`` encodes all anew that are not
             upright; ``ignore`` turns none.
+        strip_metadata: take away what JPEG and PNG that pass have beside pixels, but for colour
+            profiles and the orientation; what is encoded anew has nothing of the kind anyway.
         max_pixels: reject images that declare, or would become, more pixels than this;
             the default is Pillow's own limit.
         max_image_bytes: reject image files that have more bytes than this, in an archive or out
@@ -138,6 +140,7 @@ class Recipe:
     depth: Depth = "8"
     color: Color = "keep"
     exif: Exif = "auto"
+    strip_metadata: bool = False
     max_pixels: int = MAX_PIXELS
     max_image_bytes: int = MAX_IMAGE_BYTES
     statistics: Measuring = "off"
@@ -177,7 +180,8 @@ class Recipe:
     def keeps_bytes(self) -> bool:
         """Whether good images of the formats that pass are stored as they are found."""
         unchanged = (None, None, "keep", "keep")
-        return (self.resize, self.center_crop, self.encoding, self.color) == unchanged
+        asked = (self.resize, self.center_crop, self.encoding, self.color)
+        return asked == unchanged and not self.strip_metadata
 
     def target(self, kind: str) -> Literal["JPEG", "PNG", "RAW"]:
         """The format in which an image is stored that came as a `kind` (``JPEG``, ``GIF``...)."""

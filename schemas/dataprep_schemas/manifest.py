@@ -70,6 +70,7 @@ class ImageRecipe(Value, frozen=True, kw_only=True, omit_defaults=True):
     depth: Literal["8", "keep"]
     color: Literal["keep", "rgb", "gray"]
     exif: Literal["auto", "apply", "ignore"]
+    strip_metadata: bool = False
     max_pixels: Positive
     max_image_bytes: Positive | None = None
     statistics: Literal["off", "on", "mean"]

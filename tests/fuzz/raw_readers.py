@@ -219,6 +219,7 @@ def sealed_png(data: bytes) -> bytes:
 _SMALL: dict[str, Any] = {"max_pixels": 1 << 20}
 _RECIPES = (
     Recipe(exif="apply", **_SMALL),
+    Recipe(strip_metadata=True, check="header", passes=("JPEG", "PNG"), **_SMALL),
     Recipe(check="header", color="rgb", **_SMALL),
     Recipe(resize=Resize(20), exif="apply", encoding="png", **_SMALL),
     Recipe(resize=Resize(16, 8), color="gray", encoding="jpeg", **_SMALL),
