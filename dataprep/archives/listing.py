@@ -10,11 +10,14 @@ from typing import Any, Final, NamedTuple
 
 from dataprep.rows import Ignored, Member, Packing, Row
 
-_IMAGES: Final = (".jpeg", ".jpg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif")
+_IMAGES: Final = (
+    *(".jpeg", ".jpg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif"),
+    *(".avif", ".jp2", ".j2k"),
+)
 # Images that are not read: they count for --max_bad, where leaving them out would be silent.
 _UNREAD_IMAGES: Final = (
-    *(".avif", ".cr2", ".dcm", ".dng", ".heic", ".heif", ".j2k", ".jfif", ".jp2", ".jpe", ".jxl"),
-    *(".nef", ".pbm", ".pgm", ".ppm"),
+    *(".cr2", ".dcm", ".dng", ".heic", ".heif", ".jfif", ".jpe", ".jxl", ".nef", ".pbm", ".pgm"),
+    ".ppm",
 )
 _ALL: Final = (*_IMAGES, *_UNREAD_IMAGES)
 # Left behind by macOS archivers, ext4's fsck and Synology's indexer.

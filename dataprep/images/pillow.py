@@ -1,4 +1,4 @@
-"""What Pillow decodes: its errors, its pixels, and whole GIF, BMP, TIFF and WebP files.
+"""What Pillow decodes: its errors, its pixels, and whole files of formats that others do not read.
 
 Its plugin classes are called directly because ``Image.open`` warns about large images through the
 process-wide warnings filter, which threads cannot change safely; `require_size` takes the place of
@@ -8,16 +8,18 @@ that check.
 from __future__ import annotations
 
 import io
+import re
 import struct
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 import numpy as np
-from PIL import Image, ImageFile
+from PIL import Image, ImageFile, features
 from PIL.BmpImagePlugin import BmpImageFile
 from PIL.GifImagePlugin import GifImageFile
+from PIL.Jpeg2KImagePlugin import Jpeg2KImageFile
 from PIL.TiffImagePlugin import TiffImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
@@ -38,7 +40,15 @@ _PLUGINS: Final[dict[str, type[ImageFile.ImageFile]]] = {
     "BMP": BmpImageFile,
     "TIFF": TiffImageFile,
     "WebP": WebPImageFile,
+    "JPEG 2000": Jpeg2KImageFile,
 }
+with suppress(ModuleNotFoundError):  # Pillow 11.3 has it
+    from PIL.AvifImagePlugin import AvifImageFile
+
+    _PLUGINS["AVIF"] = AvifImageFile
+_JP2, _CODESTREAM = b"\0\0\0\x0cjP  \r\n\x87\n", b"\xff\x4f\xff\x51"
+_AVIF = re.compile(rb"....ftyp(avif|avis|....(....)*?(avif|avis))", re.DOTALL)
+_BRANDS: Final = 256  # bytes in which AVIF names itself among its brands
 _TIFF_TILE: Final = (322, 323)  # TIFF 6.0, section 15: width and height of a tile
 
 
@@ -77,8 +87,12 @@ def kind_of(data: bytes) -> str:
         return "BMP"
     if data.startswith((exif.BIG, exif.LITTLE)):
         return "TIFF"
+    if data.startswith((_JP2, _CODESTREAM)):
+        return "JPEG 2000"
+    if _AVIF.match(data[:_BRANDS]):
+        return "AVIF"
     raise ImageError(
-        f"not a JPEG, PNG, GIF, BMP, TIFF or WebP image: {len(data)} bytes "
+        f"not a JPEG, PNG, GIF, BMP, TIFF, WebP, AVIF or JPEG 2000 image: {len(data)} bytes "
         f"starting with {data[:12]!r}"
     )
 
@@ -89,7 +103,7 @@ def decode(data: bytes, kind: str, max_pixels: int) -> tuple[Levels, int, bool]:
     Grey stays grey, palettes and CMYK become RGB; 16-bit RGB keeps the high byte.
 
     Args:
-        kind: ``GIF``, ``BMP``, ``TIFF`` or ``WebP``.
+        kind: that `kind_of` found.
         max_pixels: the limit, checked before anything is decoded; of TIFF at most the default, of
             WebP at most twice that.
 
@@ -104,6 +118,12 @@ def decode(data: bytes, kind: str, max_pixels: int) -> tuple[Levels, int, bool]:
     limit = min(max_pixels, {"TIFF": MAX_PIXELS, "WebP": 2 * MAX_PIXELS}.get(kind, max_pixels))
     if kind == "WebP":  # Pillow claims the memory for it when it opens a file
         require_size(*_webp_size(data), limit)
+    if kind == "JPEG 2000":  # what is decoded has the size of the codestream, whatever is around it
+        at = data.find(_CODESTREAM)
+        width, height = struct.unpack(">II", data[at + 8 : at + 16].ljust(8, b"\0"))
+        require_size(width, height, limit)
+    if kind == "AVIF" and not ("AVIF" in _PLUGINS and features.check("avif")):
+        raise ImageError("unsupported AVIF: the Pillow here is built without it; install another")
     upright = exif.turned_upright(data) if kind == "TIFF" else data
     with decoding(kind), _PLUGINS[kind](io.BytesIO(upright)) as image:
         require_size(image.width, image.height, limit)
@@ -114,7 +134,9 @@ def decode(data: bytes, kind: str, max_pixels: int) -> tuple[Levels, int, bool]:
         if image.mode in ("I", "F"):
             raise ImageError(f"unsupported {kind}: 32 bits a sample, expected 8 or 16")
         levels = levels_of(image, grey=image.mode in ("1", "L", "LA", "La"))
-        block = image.info.get("exif", b"").removeprefix(exif.HEAD) if kind == "WebP" else b""
+        # Of AVIF this is what the container says.
+        block = image.info.get("exif", b"") if kind in ("WebP", "AVIF") else b""
+        block = block.removeprefix(exif.HEAD)
         return levels, exif.orientation_of(data if kind == "TIFF" else block), _several(image)
 
 

@@ -81,8 +81,9 @@ def prepare(data: bytes, recipe: Recipe) -> Prepared:
     A good JPEG of 1 or 3 components passes through byte for byte, metadata included, unless
     the recipe changes its pixels or encoding; so does a grey or RGB PNG if the recipe's `passes`
     has PNG. Anything re-encoded is turned upright, and loses its metadata. CMYK JPEG, PNG, GIF,
-    BMP, TIFF and WebP are recognised by content and become what `Recipe.target` says. The result
-    depends on the arguments and `codec_versions` only; threads may call this at once.
+    BMP, TIFF, WebP, AVIF and JPEG 2000 are recognised by content and become what `Recipe.target`
+    says. The result depends on the arguments and `codec_versions` only; threads may call this at
+    once.
 
     Raises:
         dataprep.errors.ImageError: the image cannot be used; the message is the reason.
@@ -271,4 +272,6 @@ def codec_versions() -> dict[str, str]:
         "zlib": f"zlib-ng {zlib_ng}" if zlib_ng else f"zlib {features.version('zlib')}",
         "resampler": pixels.resampler(),
         "webp": str(features.version("webp")),
+        "openjpeg": str(features.version("jpg_2000")),
+        "avif": str(features.version("avif") if "avif" in features.modules else ""),
     }

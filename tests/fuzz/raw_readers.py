@@ -27,6 +27,7 @@ from dataprep.datasets.imagenet.dataset import ImageNet, read_bounding_boxes
 from dataprep.datasets.lists import load_class_list
 from dataprep.errors import DataprepError
 from dataprep.images import Recipe, Resize, prepare
+from tests.images.files import HAS_AVIF
 
 NEXT = b"\n=== next file ===\n"
 """Between the files of an input that has several."""
@@ -198,6 +199,9 @@ def others() -> list[bytes]:
         picture(form="WEBP"),
         picture(form="WEBP", lossless=True),
         picture(form="WEBP", save_all=True, append_images=frames),
+        *([picture(form="AVIF")] if HAS_AVIF else []),
+        picture(form="JPEG2000"),
+        picture(form="JPEG2000", no_jp2=True, mode="L"),
         picture(form="TIFF"),
         picture(form="TIFF", compression="tiff_lzw", description="text"),
         picture(form="TIFF", compression="jpeg"),

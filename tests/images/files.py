@@ -6,7 +6,13 @@ import io
 from typing import Any
 
 import numpy as np
-from PIL import Image
+import pytest
+from PIL import Image, features
+
+HAS_AVIF = "avif" in features.modules and features.check("avif")
+"""Pillow before 11.3 knows nothing of it, and one of a distribution may be built without."""
+
+NEEDS_AVIF = pytest.mark.skipif(not HAS_AVIF, reason="needs a Pillow with AVIF")
 
 
 def _photo() -> Image.Image:

@@ -9,7 +9,7 @@ from PIL import Image
 
 from dataprep.errors import ImageError
 from dataprep.images import Note, Recipe, prepare
-from tests.images.files import PHOTO, encoded, pixels_of
+from tests.images.files import NEEDS_AVIF, PHOTO, encoded, pixels_of
 
 PIXELS_DIFFER = 6  # most that JPEG at quality 100 and full chroma moves a sample of the photo
 
@@ -21,6 +21,9 @@ PIXELS_DIFFER = 6  # most that JPEG at quality 100 and full chroma moves a sampl
         ("BMP", {}),
         ("WEBP", {"lossless": True}),
         ("WEBP", {"lossless": True, "exif": bytes(9)}),
+        ("JPEG2000", {}),
+        ("JPEG2000", {"no_jp2": True}),
+        pytest.param("AVIF", {"quality": 100, "subsampling": "4:4:4"}, marks=NEEDS_AVIF),
         ("TIFF", {}),
         ("TIFF", {"compression": "tiff_lzw", "description": "a photo"}),
         ("TIFF", {"compression": "jpeg", "quality": 99}),
@@ -31,7 +34,7 @@ def test_rgb_in_disguise_becomes_jpeg(kind: str, options: dict[str, Any]) -> Non
     done = prepare(data, Recipe())
     assert (done.format, done.width, done.height, done.channels) == ("JPEG", 90, 70, 3)
     assert np.abs(pixels_of(done.data) - pixels_of(data)).max() <= PIXELS_DIFFER
-    name = {"WEBP": "WebP"}.get(kind, kind)
+    name = {"WEBP": "WebP", "JPEG2000": "JPEG 2000"}.get(kind, kind)
     text = f"{name}, not JPEG: re-encoded as RGB JPEG, quality 100"
     assert done.notes == (Note("repaired", text),)
 
@@ -41,6 +44,7 @@ MODES = {
     "GIF": {"1": 1, "P": 3},
     "BMP": {"P": 3, "RGBA": 3},
     "WEBP": {"RGBA": 3},
+    "JPEG2000": {"L": 1, "LA": 1, "RGB": 3, "RGBA": 3},
     "TIFF": {"1": 1, "LA": 1, "P": 3, "RGBA": 3, "CMYK": 3},
 }
 
@@ -105,6 +109,26 @@ def test_first_of_several_images_is_used_and_said(kind: str) -> None:
     assert "(its first image)" not in plain.notes[0].text
 
 
+@NEEDS_AVIF
+def test_of_an_avif_sequence_the_first_is_used_and_said() -> None:
+    later = [PHOTO.transpose(Image.Transpose.ROTATE_180)] * 2
+    data = encoded(PHOTO, "AVIF", save_all=True, append_images=later, quality=95)
+    done = prepare(data, Recipe())
+    assert np.abs(pixels_of(done.data) - np.asarray(PHOTO)).mean() < 10
+    assert "AVIF (its first image), not JPEG" in done.notes[0].text
+
+
+@pytest.mark.parametrize(("mode", "depth"), [("I;16", 16), ("L", 8)])
+def test_grey_jpeg_2000_keeps_its_depth_on_request(mode: str, depth: int) -> None:
+    levels = np.arange(64 * 64, dtype=np.uint16).reshape(64, 64) * (16 if depth == 16 else 0)
+    picture = Image.fromarray(levels if depth == 16 else levels.astype(np.uint8))
+    assert picture.mode == mode
+    kept = prepare(encoded(picture, "JPEG2000"), Recipe(passes=("PNG",), depth="keep"))
+    with Image.open(io.BytesIO(kept.data)) as found:
+        assert found.mode == mode
+        assert (np.asarray(found) == np.asarray(picture)).all()
+
+
 @pytest.mark.parametrize("adobe", [True, False])
 def test_cmyk_becomes_the_rgb_that_tensorflow_makes_of_it(*, adobe: bool) -> None:
     data = encoded(PHOTO.convert("CMYK"), quality=95)
@@ -146,7 +170,10 @@ def test_what_is_no_image_is_named(data: bytes, reason: str) -> None:
         prepare(data, Recipe(check="header"))
 
 
-@pytest.mark.parametrize("kind", ["PNG", "GIF", "BMP", "WEBP", "TIFF"])
+@pytest.mark.parametrize(
+    "kind",
+    ["PNG", "GIF", "BMP", "WEBP", "TIFF", pytest.param("AVIF", marks=NEEDS_AVIF), "JPEG2000"],
+)
 def test_truncation_is_an_image_error(kind: str) -> None:
     data = encoded(PHOTO, kind)
     for end in range(0, len(data) * 3 // 4, max(1, len(data) // 40)):

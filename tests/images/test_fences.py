@@ -13,7 +13,7 @@ from PIL import Image
 
 from dataprep.errors import ImageError
 from dataprep.images import Recipe, Resize, codec_versions, jpeg, prepare
-from tests.images.files import JPEGS, PHOTO, encoded
+from tests.images.files import HAS_AVIF, JPEGS, PHOTO, encoded
 
 BIG = 60_000
 RECIPES = (
@@ -45,7 +45,20 @@ def _bombs() -> dict[str, bytes]:
         tiff[entry + 8 : entry + 12] = struct.pack("<I", BIG)
     entry = tile.index(struct.pack("<HHI", 278, 4, 1))  # rows of a strip become the width of a tile
     tile[entry : entry + 12] = struct.pack("<HHII", 322, 4, 1, 1 << 30)
-    return {
+    found = {}
+    if HAS_AVIF:
+        avif = bytearray(encoded(PHOTO, "AVIF"))
+        size = avif.index(b"ispe") + 8  # larger ones libavif refuses itself
+        avif[size : size + 8] = struct.pack(">II", 12_000, 12_000)
+        found["AVIF"] = bytes(avif)
+    boxed, stream = (bytearray(encoded(PHOTO, "JPEG2000")) for _ in range(2))
+    size = boxed.index(b"ihdr") + 4
+    boxed[size : size + 8] = struct.pack(">II", BIG, BIG)
+    size = stream.index(b"\xff\x4f\xff\x51") + 8  # while its box says that it is small
+    stream[size : size + 8] = struct.pack(">II", BIG, BIG)
+    return found | {
+        "JPEG 2000 box": bytes(boxed),
+        "JPEG 2000 codestream": bytes(stream),
         "JPEG": bytes(jpeg),
         "TIFF": bytes(tiff),
         "TIFF tile": bytes(tile),

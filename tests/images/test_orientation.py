@@ -12,7 +12,7 @@ from PIL import Image, ImageOps
 from dataprep.images import Recipe, Resize, prepare
 from dataprep.images.exif import orientation_of
 from dataprep.images.pixels import turned, upright
-from tests.images.files import PHOTO, encoded, pixels_of
+from tests.images.files import NEEDS_AVIF, PHOTO, encoded, pixels_of
 
 TAG = 0x0112
 
@@ -28,7 +28,13 @@ def _exif(value: int) -> Image.Exif:
     ("value", "kind", "mode"),
     [
         *((value, "JPEG", "RGB") for value in range(1, 9)),
-        *((6, "JPEG", "L"), (8, "PNG", "L"), (5, "WEBP", "RGB"), (3, "TIFF", "RGB")),
+        *(
+            (6, "JPEG", "L"),
+            (8, "PNG", "L"),
+            (5, "WEBP", "RGB"),
+            (3, "TIFF", "RGB"),
+            pytest.param(7, "AVIF", "RGB", marks=NEEDS_AVIF),
+        ),
     ],
 )
 def test_applied_orientation_equals_pillows(value: int, mode: str, kind: str) -> None:
