@@ -26,6 +26,7 @@ from dataprep.plugins import dataset_class
 
 RIGHT = """
 from pathlib import Path
+from typing import Any
 
 import dataprep
 
@@ -35,8 +36,8 @@ made = dataprep.prepare(
     sink_option={"datum": "raw"}, encoding="jpeg", workers=2, io_limit="100MB",
 )
 made.manifest.seed
-more = {"anything": 1}
-dataprep.prepare("my-plugin", raw="RAW", out="OUT", **more)  # type: ignore
+more: dict[str, Any] = {"anything": 1}
+dataprep.prepare("my-plugin", raw="RAW", out="OUT", **more)
 dataprep.convert("OUT", to="OUT2", sink="recordio", check="records")
 dataprep.select({"a": "OUT"}, to="OUT2", where="view = 'PA'", sample=0.1, stratify=True)
 dataprep.compact("OUT", workers=1)
@@ -101,9 +102,9 @@ ODD: list[Any] = [
     "table",
     [
         *(prepare_options(dataset_class(name)) for name in ("imagenet", "chestxray14", "folder")),
-        *(convert_options(), select_options(), stage_options()),
+        *(convert_options(), select_options(), compact_options(), stage_options()),
     ],
-    ids=["imagenet", "chestxray14", "folder", "convert", "select", "stage"],
+    ids=["imagenet", "chestxray14", "folder", "convert", "select", "compact", "stage"],
 )
 def test_a_value_of_another_type_is_refused_in_a_line(table: list[click.Option]) -> None:
     for option in table:

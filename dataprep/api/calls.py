@@ -94,7 +94,7 @@ def prepare(
         beam_options: Beam's own, e.g. ``["--flink_master=HOST:PORT"]``.
         options: of the command, under the same names; what it takes with commas may be a list
             or a dict: ``fractions={"train": 0.9, "test": 0.1}``. Those of a plugin's data set are
-            not known to type checkers: hand them over as ``**{"name": value}``.
+            not known to type checkers: hand them over as ``**more``, a ``dict[str, Any]``.
 
     Raises:
         UsageError: an option that there is not, or that cannot have this value.
