@@ -4,8 +4,8 @@ On one node:        torchrun --nproc_per_node=8 train_resnet.py OUT --checkpoint
 In a batch script:  dataprep stage OUT -- srun python train_resnet.py --checkpoint last.pt
 
 A checkpoint is model, optimizer and how many samples were consumed, for any number of ranks: see
-docs/training.md. SIGUSR1 and SIGTERM, which a batch system sends before the time is up, write one
-and end the program with code 75.
+docs/training.md. SIGUSR1 and SIGTERM, which a batch system sends to every rank before the time is
+up, write one and end the program with code 75 (torchrun, which passes on SIGTERM alone, with 1).
 """
 
 import argparse
@@ -76,6 +76,9 @@ def main() -> int:  # noqa: D103
     parser.add_argument("--lr", type=float, default=0.1, help="for 256 samples a step")
     parser.add_argument("--log_keys", type=Path, help="append what each rank saw in each step")
     options = parser.parse_args()
+    stop = list[int]()
+    for name in (signal.SIGUSR1, signal.SIGTERM):
+        signal.signal(name, lambda number, _: stop.append(number))  # ranks must leave together
 
     told = os.environ.get  # torchrun's names, else srun's
     rank = int(told("RANK") or told("SLURM_PROCID", "0"))
@@ -85,7 +88,7 @@ def main() -> int:  # noqa: D103
     device = torch.device("cuda", local) if cuda else torch.device("cpu")
     if cuda:
         torch.cuda.set_device(device)
-    store = {} if "MASTER_ADDR" in os.environ else {"store": dist.HashStore()}
+    store = {"store": dist.HashStore()} if world_size == 1 else {}  # others meet at MASTER_ADDR
     dist.init_process_group("nccl" if cuda else "gloo", rank=rank, world_size=world_size, **store)
 
     records = dataprep.open(options.data, options.split)
@@ -118,9 +121,6 @@ def main() -> int:  # noqa: D103
             partial.replace(options.checkpoint)
             print(f"step {step}: loss {loss.item():.3f}", flush=True)  # noqa: T201 - its voice
 
-    stop: list[int] = []
-    for name in (signal.SIGUSR1, signal.SIGTERM):
-        signal.signal(name, lambda number, _: stop.append(number))  # ranks must leave together
     while loader.sampler.epoch < options.epochs:
         for batch in loader:
             images, labels = (part.to(device, non_blocking=True) for part in batch)

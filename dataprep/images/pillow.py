@@ -33,6 +33,7 @@ from dataprep.images.recipe import MAX_PIXELS
 PILLOW_ERRORS: Final = (
     *(OSError, SyntaxError, ValueError, EOFError, LookupError, OverflowError, TypeError),
     *(struct.error, zlib.error, Image.DecompressionBombError),
+    RuntimeError,  # libavif's
     Warning,  # only where the user makes errors of them
 )
 _PLUGINS: Final[dict[str, type[ImageFile.ImageFile]]] = {

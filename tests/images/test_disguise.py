@@ -110,6 +110,14 @@ def test_first_of_several_images_is_used_and_said(kind: str) -> None:
 
 
 @NEEDS_AVIF
+def test_a_damaged_avif_is_an_image_error() -> None:
+    data = bytearray(encoded(PHOTO, "AVIF"))
+    data[-200:] = bytes(200)
+    with pytest.raises(ImageError, match="broken AVIF: Failed to decode frame 0"):
+        prepare(bytes(data), Recipe())
+
+
+@NEEDS_AVIF
 def test_of_an_avif_sequence_the_first_is_used_and_said() -> None:
     later = [PHOTO.transpose(Image.Transpose.ROTATE_180)] * 2
     data = encoded(PHOTO, "AVIF", save_all=True, append_images=later, quality=95)
