@@ -410,49 +410,8 @@ def _timed(make: Callable[[], Any]) -> float:
     return time.perf_counter() - start
 
 
-def _resume_dataprep(directory: Path) -> float:
-    loader = _own_loader(directory, True)
-    _after(loader, len(loader) // 2).close()
-    state = loader.state_dict()
-
-    def again() -> Any:
-        other = _own_loader(directory, True)
-        other.load_state_dict(state)
-        return other
-
-    return _timed(again)
-
-
-def _resume_files(directory: Path) -> float:
-    """Torchdata's ``StatefulDataLoader``."""
-    from torchdata.stateful_dataloader import (  # type: ignore[import-not-found,unused-ignore]
-        StatefulDataLoader,
-    )
-
-    def make() -> Any:
-        folder = _Folder(directory)
-        return StatefulDataLoader(folder, batch_size=_BATCH, shuffle=True, num_workers=_WORKERS)
-
-    loader = make()
-    kept = _after(loader, len(loader) // 2)
-    state = loader.state_dict()
-    del kept
-
-    def again() -> Any:
-        other = make()
-        other.load_state_dict(state)
-        return other
-
-    return _timed(again)
-
-
-def _resume_mosaicml(directory: Path) -> float:
-    from streaming.base import StreamingDataLoader
-
-    def make() -> Any:
-        dataset = _mosaicml_images(directory, True)
-        return StreamingDataLoader(dataset, batch_size=_BATCH, num_workers=_WORKERS)
-
+def _resumed(make: Callable[[], Any]) -> float:
+    """Of a loader with a state, in the middle of an epoch."""
     loader = make()
     kept = _after(loader, len(loader) // 2)
     state = loader.state_dict()
@@ -466,24 +425,32 @@ def _resume_mosaicml(directory: Path) -> float:
     return _timed(again)
 
 
+def _resume_dataprep(directory: Path) -> float:
+    return _resumed(lambda: _own_loader(directory, True))
+
+
+def _resume_files(directory: Path) -> float:
+    """Torchdata's ``StatefulDataLoader``."""
+    from torchdata.stateful_dataloader import (  # type: ignore[import-not-found,unused-ignore]
+        StatefulDataLoader,
+    )
+
+    options: dict[str, Any] = {"batch_size": _BATCH, "shuffle": True, "num_workers": _WORKERS}
+    return _resumed(lambda: StatefulDataLoader(_Folder(directory), **options))
+
+
+def _resume_mosaicml(directory: Path) -> float:
+    from streaming.base import StreamingDataLoader
+
+    options = {"batch_size": _BATCH, "num_workers": _WORKERS}
+    return _resumed(lambda: StreamingDataLoader(_mosaicml_images(directory, True), **options))
+
+
 def _resume_litdata(directory: Path) -> float:
-    import litdata
+    from litdata import StreamingDataLoader
 
-    def make() -> Any:
-        dataset = _litdata_images(directory, True)
-        return litdata.StreamingDataLoader(dataset, batch_size=_BATCH, num_workers=_WORKERS)
-
-    loader = make()
-    kept = _after(loader, len(loader) // 2)
-    state = loader.state_dict()
-    del kept
-
-    def again() -> Any:
-        other = make()
-        other.load_state_dict(state)
-        return other
-
-    return _timed(again)
+    options = {"batch_size": _BATCH, "num_workers": _WORKERS}
+    return _resumed(lambda: StreamingDataLoader(_litdata_images(directory, True), **options))
 
 
 def _resume_grain(directory: Path) -> float:

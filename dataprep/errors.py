@@ -22,7 +22,7 @@ class DataprepError(Exception):
         """What IPython shows; where this raises anything, it shows the traceback."""
         shell = sys.modules["IPython"].get_ipython()
         if shell.InteractiveTB.mode in ("Verbose", "Docs"):
-            raise NotImplementedError
+            raise RuntimeError("asked for the traceback")
         return [f"{type(self).__name__}: {self}"]
 
 

@@ -305,7 +305,8 @@ def _images() -> list[Option]:
 
 
 ANEW: Final = (
-    *("resize", "center_crop", "quality", "encoding", "color", "filter", "strip_metadata"),
+    *("resize", "center_crop", "quality", "encoding", "color", "filter"),
+    "strip_metadata",
 )
 """Options of ``convert`` that change the images."""
 

@@ -46,7 +46,8 @@ _PLUGINS: Final[dict[str, type[ImageFile.ImageFile]]] = {
 with suppress(ModuleNotFoundError):  # Pillow 11.3 has it
     from PIL.AvifImagePlugin import AvifImageFile
 
-    _PLUGINS["AVIF"] = AvifImageFile
+    if features.check("avif"):  # it may be built without
+        _PLUGINS["AVIF"] = AvifImageFile
 _JP2, _CODESTREAM = b"\0\0\0\x0cjP  \r\n\x87\n", b"\xff\x4f\xff\x51"
 _AVIF = re.compile(rb"....ftyp(avif|avis|....(....)*?(avif|avis))", re.DOTALL)
 _BRANDS: Final = 256  # bytes in which AVIF names itself among its brands
@@ -123,8 +124,8 @@ def decode(data: bytes, kind: str, max_pixels: int) -> tuple[Levels, int, bool]:
         at = data.find(_CODESTREAM)
         width, height = struct.unpack(">II", data[at + 8 : at + 16].ljust(8, b"\0"))
         require_size(width, height, limit)
-    if kind == "AVIF" and not ("AVIF" in _PLUGINS and features.check("avif")):
-        raise ImageError("unsupported AVIF: the Pillow here is built without it; install another")
+    if kind not in _PLUGINS:
+        raise ImageError(f"unsupported {kind}: the Pillow here has no decoder of it; take another")
     upright = exif.turned_upright(data) if kind == "TIFF" else data
     with decoding(kind), _PLUGINS[kind](io.BytesIO(upright)) as image:
         require_size(image.width, image.height, limit)

@@ -13,6 +13,7 @@ import numpy as np
 
 from dataprep.errors import ImageError, SinkError, UsageError
 from dataprep.images.crops import Crop, place, place_pixels
+from dataprep.images.decode import to_pixels
 from dataprep.images.pixels import require_size
 from dataprep.images.recipe import MAX_PIXELS
 from dataprep.system.job_limits import usable_cores
@@ -140,15 +141,15 @@ class Loader:
     def _fill(
         self, numbers: Sequence[int], drawn: Sequence[Sequence[float]], places: NDArray[np.uint8]
     ) -> None:
-        examples, crop = self._examples, self._crop
+        examples, info, crop = self._examples, self._examples.info, self._crop
+        color: Literal["gray", "rgb"] = "gray" if info.channels == 1 else "rgb"
         stored = examples.encoded(numbers)
         for number, data, numbers_drawn, target in zip(numbers, stored, drawn, places, strict=True):
             if target.shape[2] == 1:
                 target = target[:, :, 0]
             try:
                 if examples.pixels:
-                    shape = (*(examples.info.size or ()), *target.shape[2:])
-                    pixels = np.frombuffer(data, np.uint8).reshape(shape)
+                    pixels = to_pixels(data, "RAW", *(info.size or (0, 0)), color)
                     place_pixels(pixels, crop, numbers_drawn, target)
                 else:
                     place(data, crop, numbers_drawn, target)
