@@ -256,7 +256,8 @@ class _Samples:
 
     def _key(self, path: str, number: int, sample: Sample) -> str:
         field = self._unit.fields.key
-        value = sample.fields.get(field) if field else sample.key
+        named = [image.path for image in self._images(sample)] or [sample.key]
+        value = sample.fields.get(field) if field else named[0]
         if value and field != NUMBER:
             with suppress(ValueError):
                 return clean_path(str(value))
