@@ -13,10 +13,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow import parquet
 
 from dataprep.archives.listing import StoredImage
 from dataprep.archives.open_files import FileRange
@@ -31,6 +32,28 @@ _PAGE_HEADER: Final = 32 << 10  # bytes; statistics of 4 KiB a value may be in i
 _DATA_PAGE, _DATA_PAGE_V2 = 0, 3
 _PLAIN: Final = 0
 _LENGTH: Final = struct.Struct("<I")
+_MAGIC: Final = b"PAR1"
+_UNCOMPRESSED: Final = 0  # of the codecs
+_LONGEST_FOOTER: Final = 1 << 28
+_AT_MOST: Final = 1 << 20  # bytes that a stream reads at once
+
+
+class _Chunk(NamedTuple):
+    """The pages of a column in a row group.
+
+    Attributes:
+        values: how many there are.
+        unpacked: bytes of them, uncompressed.
+        size: bytes of the pages, as they lie there.
+        start: where the first page is.
+        plain: whether nothing is compressed, nor in a dictionary.
+    """
+
+    values: int
+    unpacked: int
+    size: int
+    start: int
+    plain: bool
 
 
 class NotInPlaceError(Exception):
@@ -77,9 +100,13 @@ def columns_of(raw: Path, container: str) -> Columns:
     Raises:
         SourceError: it cannot be read, or is no Parquet file.
     """
-    with opened(raw, container, "Parquet file"), open_parquet(raw / container) as file:
-        schema, metadata = file.schema_arrow, file.metadata
-        found = Columns({}, {}, {}, _classes(schema.metadata or {}), metadata.num_rows, {})
+    with (
+        opened(raw, container, "Parquet file") as (descriptor, status),
+        open_parquet(raw / container) as file,
+    ):
+        stream = FileRange(descriptor, 0, status.st_size)
+        schema = file.schema_arrow
+        found = Columns({}, {}, {}, _classes(schema.metadata or {}), file.metadata.num_rows, {})
         for field in schema:
             kind = field.type
             if pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
@@ -92,7 +119,9 @@ def columns_of(raw: Path, container: str) -> Columns:
             elif _is_plain(kind):
                 found.fields[field.name] = kind
         for name, path in found.images.items():
-            found.packed[name] = _packed_bytes(metadata, path)
+            found.packed[name] = sum(
+                chunk.unpacked for chunk in _chunks(stream, status.st_size, path) if not chunk.plain
+            )
         return found
 
 
@@ -161,20 +190,18 @@ def places_of(raw: Path, container: str, path: str) -> Iterator[tuple[int, int]]
     """
     with opened(raw, container, "Parquet file") as (descriptor, status):
         with open_parquet(raw / container) as file:
-            number = _column(file.metadata, path)
-            level = file.schema.column(number).max_definition_level
-            if file.schema.column(number).max_repetition_level:
+            paths = [file.schema.column(number).path for number in range(len(file.schema))]
+            column = file.schema.column(paths.index(path))
+            level = column.max_definition_level
+            if column.max_repetition_level:
                 raise NotInPlaceError
-            groups = [
-                file.metadata.row_group(group).column(number)
-                for group in range(file.metadata.num_row_groups)
-            ]
         stream = FileRange(descriptor, 0, status.st_size)
-        for chunk in groups:
-            if chunk.compression != "UNCOMPRESSED" or chunk.has_dictionary_page:
+        chunks = _chunks(stream, status.st_size, path)
+        for chunk in chunks:
+            if not chunk.plain:
                 raise NotInPlaceError
-            at, left = chunk.data_page_offset, chunk.num_values
-            end = at + chunk.total_compressed_size
+            at, left = chunk.start, chunk.values
+            end = at + chunk.size
             while left > 0 and at < end:
                 page = stream.read_at(at, min(_PAGE_HEADER, end - at))
                 header, size = _struct(page, 0)
@@ -234,8 +261,29 @@ def _lengths(stream: FileRange, at: int, count: int, end: int) -> Iterator[tuple
         raise ValueError(f"a page that goes on behind its values, at byte {at}")
 
 
+def _chunks(stream: FileRange, size: int, path: str) -> list[_Chunk]:
+    """What the footer says of a column in each row group.
+
+    pyarrow would say it as well, but ends the process where a footer is damaged.
+    """
+    length, magic = struct.unpack("<I4s", stream.read_at(size - 8, 8))
+    if magic != _MAGIC or length > min(size - 8, _LONGEST_FOOTER):
+        raise ValueError(f"a footer of {length} bytes")
+    pieces = range(size - 8 - length, size - 8, _AT_MOST)
+    footer = b"".join(stream.read_at(at, min(_AT_MOST, size - 8 - at)) for at in pieces)
+    metadata, _ = _struct(footer, 0)
+    found = []
+    for group in metadata[4]:  # row_groups
+        (chunk,) = (
+            each[3] for each in group[1] if b".".join(each[3][3]) == path.encode()
+        )  # columns, meta_data
+        plain = chunk[4] == _UNCOMPRESSED and 11 not in chunk  # codec, dictionary_page_offset
+        found.append(_Chunk(chunk[5], chunk[6], chunk[7], chunk[9], plain))
+    return found
+
+
 def _struct(data: bytes, at: int) -> tuple[dict[int, Any], int]:
-    """A struct of Thrift's compact protocol: numbers, booleans and structs by field; its end."""
+    """A struct of Thrift's compact protocol by the numbers of its fields, and where it ends."""
     found: dict[int, Any] = {}
     field = 0
     while data[at]:
@@ -244,40 +292,44 @@ def _struct(data: bytes, at: int) -> tuple[dict[int, Any], int]:
         if delta:
             field += delta
         else:
-            number, at = varint(data, at)
-            field = number >> 1 ^ -(number & 1)
+            field, at = _zigzag(data, at)
         if kind in (1, 2):
             found[field] = kind == 1
-        elif kind in (4, 5, 6):
-            number, at = varint(data, at)
-            found[field] = number >> 1 ^ -(number & 1)
-        elif kind == 8:
-            size, at = varint(data, at)
-            at += size
-        elif kind == 12:
-            found[field], at = _struct(data, at)
         else:
-            raise ValueError(f"a page header with a field of kind {kind}")
+            found[field], at = _value(data, at, kind)
     return found, at + 1
 
 
-def _column(metadata: Any, path: str) -> int:
-    """The number of a column of bytes by its path."""
-    group = metadata.row_group(0)
-    paths = [group.column(number).path_in_schema for number in range(group.num_columns)]
-    return paths.index(path)
+def _value(data: bytes, at: int, kind: int) -> tuple[Any, int]:
+    if kind in (1, 2, 3):  # a boolean in a list, a byte
+        return data[at], at + 1
+    if kind in (4, 5, 6):
+        return _zigzag(data, at)
+    if kind == 7:
+        return None, at + 8  # a double
+    if kind == 8:
+        size, at = varint(data, at)
+        return data[at : at + size], at + size
+    if kind in (9, 10):
+        count, kind, at = data[at] >> 4, data[at] & 15, at + 1
+        if count == 15:
+            count, at = varint(data, at)
+        values = []
+        for _ in range(count):
+            value, at = _value(data, at, kind)
+            values.append(value)
+        return values, at
+    if kind == 12:
+        return _struct(data, at)
+    raise ValueError(f"a field of kind {kind}")
 
 
-def _packed_bytes(metadata: Any, path: str) -> int:
-    total = 0
-    for group in range(metadata.num_row_groups):
-        chunk = metadata.row_group(group).column(_column(metadata, path))
-        plain = chunk.compression == "UNCOMPRESSED" and not chunk.has_dictionary_page
-        total += 0 if plain else chunk.total_uncompressed_size
-    return total
+def _zigzag(data: bytes, at: int) -> tuple[int, int]:
+    number, at = varint(data, at)
+    return number >> 1 ^ -(number & 1), at
 
 
-def _shows_images(file: Any, name: str) -> bool:
+def _shows_images(file: parquet.ParquetFile, name: str) -> bool:
     for batch in file.iter_batches(1, columns=[name]):
         value = batch.column(0)[0].as_py()
         return value is not None and is_image(value[:HEAD])

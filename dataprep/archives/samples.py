@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+
+from google.protobuf.message import DecodeError
 
 from dataprep.archives.listing import StoredImage
 from dataprep.archives.tar import AGAIN
@@ -25,6 +28,12 @@ _IMAGE: Final = re.compile(
     rb"\xff\xd8\xff|\x89PNG\r\n|GIF8|RIFF....WEBP|BM....\0\0\0\0|II\*\0|MM\0\*|\0\0\0\x0cjP  "
     rb"|\xff\x4f\xff\x51|....ftyp(avif|avis|heic|heix|mif1)|\xff\x0a|\0\0\0\x0cJXL ",
     re.DOTALL,
+)
+
+# What parsing of damaged bytes lets through: of numbers, text, JSON, protocol buffers, and Arrow's.
+_DAMAGE: Final = (
+    *(ValueError, LookupError, ArithmeticError, EOFError, struct.error, DecodeError),
+    *(NotImplementedError, TypeError, RecursionError),
 )
 
 
@@ -77,7 +86,7 @@ def opened(raw: Path, container: str, kind: str) -> Iterator[tuple[int, os.stat_
             yield file.fileno(), os.fstat(file.fileno())
     except OSError as error:
         raise unreadable(container, error) from error
-    except (SinkError, ValueError, LookupError, ArithmeticError, EOFError) as error:
+    except (SinkError, *_DAMAGE) as error:
         reason = printable(str(error)) or type(error).__name__
         raise SourceError(
             f"{printable(container)} is damaged or truncated, or no {kind}: {reason}; {AGAIN}"

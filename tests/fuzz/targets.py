@@ -7,6 +7,7 @@ from pathlib import Path
 
 from dataprep.plugins import load_sink
 from tests.fuzz import documents, meeting
+from tests.fuzz import packed_readers as others
 from tests.fuzz import raw_readers as raw
 from tests.fuzz import set_readers as sets
 from tests.fuzz.past import PAST
@@ -62,6 +63,16 @@ TARGETS = {
                 count,
             )
             for form, count in _LISTINGS.items()
+        ),
+        *(
+            Target(
+                f"packed {form}",
+                partial(others.packed, form),
+                partial(others.read_packed, form),
+                2000,
+                {"webdataset": raw.sealed_tar, "tfrecord": others.sealed_lengths}.get(form),
+            )
+            for form in others.FORMS
         ),
         Target("classes", raw.class_lists, raw.read_class_list, 1000),
         Target("meeting", meeting.messages, meeting.meet, 3000, memory=64),
