@@ -43,6 +43,7 @@ class Row(msgspec.Struct, frozen=True):
             gzip archive, whose restart points are in the index under that name.
         container_mtime: the modification time of the container when it was scanned, in nanoseconds
             since 1970: reading from it refuses what was changed since. 0 if nobody looked.
+        captions: texts that describe it.
     """
 
     key: str
@@ -57,6 +58,7 @@ class Row(msgspec.Struct, frozen=True):
     group: str = ""
     packing: Packing = ()
     container_mtime: int = 0
+    captions: tuple[str, ...] = ()
 
 
 class Member(msgspec.Struct, frozen=True):

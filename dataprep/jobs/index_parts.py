@@ -26,7 +26,6 @@ from dataprep.system.state_files import (
     write_state,
 )
 from dataprep_schemas.state import IndexPart
-from dataprep_schemas.tables import Kind
 
 _VERSION = 4  # raise it whenever the same scan would be kept in another way
 # Of few rows, most of a table's time would go into setting up what saves room.
@@ -98,7 +97,7 @@ def scan_into(directory: Path, dataset: Dataset, raw: Path, unit: ScanUnit) -> N
     scanned = dataset.scan(raw, unit)
     known = dataset.classes()
     classes = scanned.classes or () if known is None else [name for name, _ in known]
-    attributes = attribute_columns(dataset)
+    attributes = dataset.own_columns
     statuses: Counter[str] = Counter()
     final = directory / f"{unit.name}.parquet"
     temporary = partial_path(final)
@@ -182,11 +181,6 @@ def check_unchanged(parts: IndexParts, dataset: Dataset, raw: Path) -> None:
                 "read; nothing was sealed: leave the raw data alone and run again with "
                 "--overwrite"
             )
-
-
-def attribute_columns(dataset: Dataset) -> tuple[tuple[str, Kind], ...]:
-    """Name and kind of a data set's own columns."""
-    return tuple((attribute.name, attribute.kind) for attribute in dataset.attributes)
 
 
 def _state_path(directory: Path, unit: ScanUnit) -> Path:
