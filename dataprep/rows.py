@@ -45,6 +45,7 @@ class Row(msgspec.Struct, frozen=True):
             name)`` of an image that the scan has copied into that file of the index.
         container_mtime: the modification time of the container when it was scanned, in nanoseconds
             since 1970: reading from it refuses what was changed since. 0 if nobody looked.
+        captions: texts that describe it.
     """
 
     key: str
@@ -59,6 +60,7 @@ class Row(msgspec.Struct, frozen=True):
     group: str = ""
     packing: Packing = ()
     container_mtime: int = 0
+    captions: tuple[str, ...] = ()
 
 
 class Member(msgspec.Struct, frozen=True):

@@ -44,6 +44,9 @@ class PrepareOptions(JobOptions, total=False):
     split_column: str | None
     label_separator: str | None
     no_label: str | None
+    label_columns: str | None
+    uncertain: Literal["keep", "positive", "negative", "exclude"] | None
+    caption_column: str | None
     attribute_columns: Names | None
     inside: str | None
     class_from: Literal["top", "path"] | None

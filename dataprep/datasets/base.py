@@ -17,6 +17,7 @@ from dataprep.errors import SourceError, UsageError
 from dataprep.system.messages import printable, some_of
 from dataprep.tables import Scanned
 from dataprep.tables.cut import StratifiedCut
+from dataprep_schemas.tables import CAPTIONS, INDEX, ORDER, RECORDS, OwnKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +132,7 @@ def refuse_reserved(attributes: Iterable[Attribute], place: str) -> None:
     Raises:
         SourceError: one is.
     """
-    from dataprep_schemas.tables import INDEX, ORDER, RECORDS
-
-    reserved = {*INDEX, *ORDER, *RECORDS}
+    reserved = {*INDEX, *ORDER, *RECORDS, CAPTIONS[0]}
     # DuckDB takes names that differ in case for the same.
     if clash := [entry.name for entry in attributes if entry.name.lower() in reserved]:
         raise SourceError(
@@ -231,6 +230,17 @@ class Dataset(ABC):
     def has_boxes(self) -> bool:
         """Whether examples may have bounding boxes."""
         return False
+
+    @property
+    def has_captions(self) -> bool:
+        """Whether examples may have captions."""
+        return False
+
+    @property
+    def own_columns(self) -> tuple[tuple[str, OwnKind], ...]:
+        """Name and kind of the columns that tables have of it alone."""
+        own = ((attribute.name, attribute.kind) for attribute in self.attributes)
+        return (*(CAPTIONS,) * self.has_captions, *own)
 
     def classes(self) -> Sequence[tuple[str, str]] | None:
         """Every class as (identifier, name); the position is the 0-based class index.

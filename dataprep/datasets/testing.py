@@ -230,7 +230,7 @@ def _scan_all(dataset: Dataset, raw: Path, splits: Sequence[str] | None = None) 
 
     found = dataset.find(raw, splits)
     units = [(unit, dataset.scan(raw, unit)) for unit in found.units]
-    attributes = tuple((attribute.name, attribute.kind) for attribute in dataset.attributes)
+    attributes = dataset.own_columns
     known = [name for name, _ in dataset.classes() or ()]
     tables: list[pa.Table] = [schema_of("index", attributes).empty_table()]
     for _, scanned in units:

@@ -42,7 +42,7 @@ from dataprep_schemas.manifest import (
     Identity,
     Manifest,
 )
-from dataprep_schemas.tables import Kind
+from dataprep_schemas.tables import OwnKind
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -285,6 +285,7 @@ def _info(request: ConvertRequest, sources: Sequence[SealedSet]) -> DatasetInfo:
             size=info.size if info.size == other.size else None,
             attributes=tuple(dict([*info.attributes, *other.attributes]).items()),
             boxes=info.boxes or other.boxes,
+            captions=info.captions or other.captions,
         )
     if request.classes is not None:
         info = with_options(info, classes=load_class_list(request.classes).classes)
@@ -303,7 +304,7 @@ def _attributes(sources: Sequence[SealedSet]) -> Attributes:
     Raises:
         DatasetError: one is another, or damaged; two columns are called alike and are not the same.
     """
-    found: dict[str, tuple[str, Kind]] = {}
+    found: dict[str, tuple[str, OwnKind]] = {}
     for source in sources:
         with RecordsTable(source.out, source.manifest.records_table) as table:
             for name, kind in table.attributes:

@@ -30,7 +30,6 @@ from dataprep.system.state_files import (
 )
 from dataprep.tables import Scanned
 from dataprep_schemas.state import IndexPart
-from dataprep_schemas.tables import Kind
 
 _VERSION = 5  # raise it whenever the same scan would be kept in another way
 # Of few rows, most of a table's time would go into setting up what saves room.
@@ -122,7 +121,7 @@ def scan_into(directory: Path, dataset: Dataset, raw: Path, unit: ScanUnit) -> N
         scanned, copied = _copied(directory / unit.copy_name, scanned.copy)
     known = dataset.classes()
     classes = scanned.classes or () if known is None else [name for name, _ in known]
-    attributes = attribute_columns(dataset)
+    attributes = dataset.own_columns
     statuses: Counter[str] = Counter()
     final = directory / f"{unit.name}.parquet"
     temporary = partial_path(final)
@@ -227,11 +226,6 @@ def check_unchanged(parts: IndexParts, dataset: Dataset, raw: Path) -> None:
                 "read; nothing was sealed: leave the raw data alone and run again with "
                 "--overwrite"
             )
-
-
-def attribute_columns(dataset: Dataset) -> tuple[tuple[str, Kind], ...]:
-    """Name and kind of a data set's own columns."""
-    return tuple((attribute.name, attribute.kind) for attribute in dataset.attributes)
 
 
 def _state_path(directory: Path, unit: ScanUnit) -> Path:

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -31,7 +31,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dataprep.tables.database import Database
-    from dataprep_schemas.tables import Kind
+    from dataprep_schemas.tables import OwnKind
+
+OwnValue: TypeAlias = Value | Sequence[str]
+"""Of a data set's own column."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -73,7 +76,8 @@ class Made(msgspec.Struct, frozen=True):
         status: ``repaired`` if it is stored in another form than it came in, since not every
             reader takes that; ``warned`` if its decoder complained.
         reason: why, if it is not just stored.
-        attributes: what else is known of it, whether or not the format has a place for it.
+        attributes: what else is known of it, captions too, whether or not the format has a place
+            for it.
         boxes: the bounding boxes in it, likewise.
         measured: for the data set's statistics.
         looks: a small grey version of what was decoded, or the fingerprint of it.
@@ -83,7 +87,7 @@ class Made(msgspec.Struct, frozen=True):
     channels: int
     status: Literal["stored", "repaired", "warned"] = "stored"
     reason: str | None = None
-    attributes: Mapping[str, Value] = msgspec.field(default_factory=dict)
+    attributes: Mapping[str, OwnValue] = msgspec.field(default_factory=dict)
     boxes: Sequence[Box] = ()
     measured: Measured | None = None
     looks: Pixels | Fingerprint | None = None
@@ -96,7 +100,7 @@ class Rejected(msgspec.Struct, frozen=True):
     container: str
     labels: tuple[int, ...]
     reason: str
-    attributes: Mapping[str, Value] = msgspec.field(default_factory=dict)
+    attributes: Mapping[str, OwnValue] = msgspec.field(default_factory=dict)
 
 
 class Source(Protocol):
@@ -150,7 +154,7 @@ class Job:
 
     request: OutputRequest
     info: DatasetInfo
-    attributes: tuple[tuple[str, Kind], ...]
+    attributes: tuple[tuple[str, OwnKind], ...]
     splits: tuple[SplitJob, ...]
     lease: Lease
     source: Source
@@ -284,12 +288,13 @@ def kept_info(info: DatasetInfo, sink: Sink, report: Callable[[str], None]) -> D
     """
     sink.check(info)
     boxes, attributes = info.boxes and sink.keeps_boxes, info.attributes * sink.keeps_attributes
-    lost = ["bounding boxes"] * (info.boxes > boxes)
+    captions = info.captions and sink.keeps_captions
+    lost = ["bounding boxes"] * (info.boxes > boxes) + ["captions"] * (info.captions > captions)
     if len(attributes) < len(info.attributes):
         lost.append(some_of([name for name, _ in info.attributes]))
     for what in lost:
         report(f"sink {sink.name} has no place for {what}: they are left out")
-    return replace(info, boxes=boxes, attributes=attributes)
+    return replace(info, boxes=boxes, attributes=attributes, captions=captions)
 
 
 def choose_shard_count(

@@ -28,6 +28,7 @@ from dataprep.system.messages import counted, sized, some_of
 from dataprep.system.state_files import digest_of
 from dataprep.tables.records import SHALLOWER, RecordsTable, count_reasons
 from dataprep_schemas.manifest import Excluded, Identity
+from dataprep_schemas.tables import CAPTIONS
 
 if TYPE_CHECKING:  # they load a database, which a run that has nothing to order need not
     from dataprep.tables.images import Images
@@ -236,7 +237,8 @@ def _plan(
         )
         for name in summary.splits
     )
-    job = Job(request, kept, info.attributes, splits, raw.workers.lease, source)
+    own = (*(CAPTIONS,) * info.captions, *info.attributes)
+    job = Job(request, kept, own, splits, raw.workers.lease, source)
     left_out = summary.excluded
     return job, Identity(
         dataset=request.dataset,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,6 +20,7 @@ from dataprep.jobs.job import (
     SAMPLE,
     Job,
     Made,
+    OwnValue,
     Rejected,
     map_in_order,
 )
@@ -29,6 +30,7 @@ from dataprep.system.messages import counted
 from dataprep.tables import Row
 from dataprep.tables.order import read_shard
 from dataprep_schemas.state import CommitRecord
+from dataprep_schemas.tables import CAPTIONS
 
 STORED_WITH_8_BITS: Final = "of 16 bits a sample: stored with 8 (--depth keep: 16, of grey PNGs)"
 _LOOKED_AT: Final = 8  # images, before the first is made
@@ -62,7 +64,7 @@ class RawImages:
             if row.offset:
                 archives[row.container] = row
             if isinstance(result, ImageError):
-                yield Rejected(row.key, row.container, row.labels, str(result), row.attributes)
+                yield Rejected(row.key, row.container, row.labels, str(result), _own(row))
             else:
                 yield _made(row, result, job.info)
         # Before the shard is committed; a file of its own was looked at when it was read.
@@ -134,6 +136,7 @@ def _made(row: Row, image: Prepared, info: DatasetInfo) -> Made:
         boxes=boxes if info.boxes else (),
         box_labels=box_labels if info.boxes else (),
         attributes=row.attributes if info.attributes else {},
+        captions=row.captions,
     )
     kinds = {note.kind for note in image.notes}
     return Made(
@@ -141,8 +144,12 @@ def _made(row: Row, image: Prepared, info: DatasetInfo) -> Made:
         image.channels,
         status="repaired" if "repaired" in kinds else "warned" if kinds else "stored",
         reason="; ".join(note.text for note in image.notes) or None,
-        attributes=row.attributes,
+        attributes=_own(row),
         boxes=boxes,
         measured=image.measured,
         looks=image.grey,
     )
+
+
+def _own(row: Row) -> Mapping[str, OwnValue]:
+    return {**row.attributes, CAPTIONS[0]: row.captions} if row.captions else row.attributes

@@ -218,4 +218,5 @@ def describe_examples(
         size=recipe.fixed_size,
         attributes=tuple((attribute.name, attribute.kind) for attribute in dataset.attributes),
         boxes=dataset.has_boxes,
+        captions=dataset.has_captions,
     )

@@ -19,18 +19,18 @@ from dataprep.errors import ImageError, SinkError, SourceError
 from dataprep.images import Prepared, Recipe, prepare
 from dataprep.images.decode import raw_to_png
 from dataprep.images.fingerprint import Fingerprint
-from dataprep.jobs.job import SAMPLE, Job, Made, Rejected, map_in_order
+from dataprep.jobs.job import SAMPLE, Job, Made, OwnValue, Rejected, map_in_order
 from dataprep.sealed.records import Records
 from dataprep.sealed.set import PresentSplit, SealedSet, first_rows
 from dataprep.sinks import DatasetInfo, ShardName
 from dataprep.sinks.example import Example, pixels_of
 from dataprep.system.messages import printable, unreadable
 from dataprep.system.throttle import pay
-from dataprep.tables import Value
 from dataprep.tables.order import shard_tables
 from dataprep.tables.records import KEPT_COLUMNS
 from dataprep.tables.selection import RECORDED_COLUMNS, renumbered
 from dataprep_schemas.state import CommitRecord
+from dataprep_schemas.tables import CAPTIONS
 
 _AHEAD: Final = 64  # images that are read together, and are in memory
 
@@ -57,7 +57,7 @@ class _Row(NamedTuple):
     container: str | None
     xxh3: str | None
     kept: tuple[Any, ...]
-    own: dict[str, Value]
+    own: dict[str, OwnValue]
 
     @property
     def rejected(self) -> str | None:
@@ -66,11 +66,13 @@ class _Row(NamedTuple):
         return (reason or "") if status == "rejected" else None
 
     def is_of(self, example: Example) -> bool:
-        """Whether an example is what the table says of it; its boxes, where the format has any."""
+        """Whether an example is what the table says; boxes and captions, if the format has any."""
         key = self.key if self.stored_key is None else self.stored_key
         labels = self.labels if self.stored_labels is None else tuple(self.stored_labels)
         found = example.key, example.labels, xxhash.xxh3_128_hexdigest(example.encoded)
         if found != (key, labels, self.xxh3):
+            return False
+        if example.captions and [*example.captions] != self.own.get(CAPTIONS[0]):
             return False
         boxes = self.kept[KEPT_COLUMNS.index("boxes")] or ()
         return not example.boxes or np.asarray(example.boxes, np.float32).tolist() == boxes

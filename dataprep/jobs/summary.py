@@ -48,7 +48,7 @@ def open_images(
         parts.tables(),
         workspace.private,
         parts.statuses(),
-        [attribute.name for attribute in dataset.attributes],
+        [name for name, _ in dataset.own_columns],
         request.splits,
         request.exclude,
         None if grown is None else Workspace(grown.out).records,

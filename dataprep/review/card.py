@@ -20,7 +20,7 @@ from dataprep.plugins import dataset_class
 from dataprep.system.messages import printable
 from dataprep.tables.records import NAME as RECORDS_NAME
 from dataprep_schemas.manifest import File, Manifest, RecordsFile
-from dataprep_schemas.tables import RECORDS, Kind
+from dataprep_schemas.tables import CAPTIONS, RECORDS, OwnKind
 
 CROISSANT: Final = "croissant.json"
 README: Final = "README.md"
@@ -55,6 +55,7 @@ _CONTEXT: Final[Mapping[str, Any]] = {
     **{term: f"cr:{term}" for term in _TERMS},
 }
 _TYPES: Final = {"string": "sc:Text", "float": "sc:Float"}  # all others are whole numbers
+_OWN: Final[Mapping[OwnKind, str]] = {"int": "int64", "text": "string", "texts": "list<string>"}
 _SHAPES: Final = ("", "-1", "-1,4")  # of lists of lists, all are boxes
 _KINDS: Final = {
     ".tar": "application/x-tar",
@@ -144,12 +145,13 @@ def unsaid(card: Card) -> tuple[list[str], list[str]]:
     return options, [name for name in RAI[:-1] if name not in card.responsible]
 
 
-def croissant(card: Card, manifest: Manifest, attributes: tuple[tuple[str, Kind], ...]) -> str:
+def croissant(card: Card, manifest: Manifest, attributes: tuple[tuple[str, OwnKind], ...]) -> str:
     """The data set in JSON-LD."""
     table = manifest.records_table
     columns = {name: kind for name, (kind, _) in RECORDS.items()}
-    columns |= {name: "int64" if kind == "int" else "string" for name, kind in attributes}
+    columns |= {name: _OWN[kind] for name, kind in attributes}
     meanings = {name: meaning for name, (_, meaning) in RECORDS.items()}
+    meanings[CAPTIONS[0]] = "texts that describe the image"
     shards = [
         (name, file)
         for name, split in manifest.splits.items()
@@ -228,10 +230,11 @@ def readme(card: Card, manifest: Manifest) -> str:
     """
     records = manifest.totals.records
     several = "label" if manifest.examples.multilabel else "class"
+    tasks = ["image-classification", *["image-to-text"] * manifest.examples.captions]
     front = {
         "pretty_name": card.name,
         **_license(card),
-        "task_categories": ["image-classification"],
+        "task_categories": tasks,
         "task_ids": [f"multi-{several}-image-classification"],
         "size_categories": [_SIZES[min(max(len(str(records)) - 3, 0), len(_SIZES) - 1)]],
     }

@@ -31,11 +31,12 @@ class Picture:
     address: str | None
     class_name: str
     place: str
+    text: str = ""
 
     @property
     def caption(self) -> str:
         """All that is said of it, in a line."""
-        return f"{self.place}: {self.class_name}" if self.class_name else self.place
+        return ": ".join(filter(None, (self.place, self.class_name, self.text)))
 
 
 class Album:
@@ -96,6 +97,7 @@ def _stored(records: Records, number: int, key: str) -> Picture:
         example = records[number]
         if example.key != key:
             return Picture(None, "", place)
-        return Picture(_address(example), short(example.class_name), place)
+        text = short("".join(example.captions[:1]))
+        return Picture(_address(example), short(example.class_name), place, text)
     except (LookupError, DataprepError, OSError):  # a damaged shard, or one that is not there
         return Picture(None, "", place)

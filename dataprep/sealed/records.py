@@ -24,6 +24,7 @@ from dataprep.sinks.example import Example
 from dataprep.system.messages import counted, printable
 from dataprep.tables.records import NAME, RecordsTable
 from dataprep.training.examples import Examples
+from dataprep_schemas.tables import CAPTIONS, UNCERTAIN, OwnKind
 
 _Read = TypeVar("_Read")
 
@@ -134,7 +135,22 @@ class Records(Examples):
                 )
             found[(numbers, values) if many else numbers] = 1 if many else values
             start += len(lengths)
+        if many and self._has(UNCERTAIN):
+            places = {name: place for place, (name, _) in enumerate(self.classes)}
+            for row, text in zip(found, self._column(UNCERTAIN[0]), strict=True):
+                unsure = [places[name] for name in (text or "").split("|") if name in places]
+                row[unsure] = np.where(row[unsure] == 1, 1, -1)  # it may have got another label
         return found
+
+    @property
+    def captions(self) -> pa.Array | None:
+        """See `Examples.captions`."""
+        import pyarrow as pa
+
+        if not self._has(CAPTIONS):
+            return None
+        chunks = [chunk for column in self._chunks(CAPTIONS[0]) for chunk in column.chunks]
+        return pa.chunked_array(chunks, pa.list_(pa.string())).combine_chunks()
 
     @property
     def table(self) -> pa.Table:
@@ -352,6 +368,10 @@ class Records(Examples):
         part._numbers, part._keys = self._numbers[start:stop], None
         return part
 
+    def _has(self, column: tuple[str, OwnKind]) -> bool:
+        with RecordsTable(self.out, self._table) as table:
+            return column in table.attributes
+
     def _column(self, name: str) -> Iterator[Any]:
         """A column of the table of records, one by one."""
         for chunk in self._chunks(name):
@@ -447,6 +467,7 @@ def describe(example: Example) -> str:
     ]
     if example.boxes:
         words.append(f" {counted(len(example.boxes), 'box', 'boxes')}")
+    words += [f' "{printable(text)}"' for text in example.captions[:1]]
     return " ".join(words + [f" {name} {value}" for name, value in example.attributes.items()])
 
 

@@ -265,12 +265,15 @@ def info_of(manifest: Manifest) -> DatasetInfo:
         size=examples.size,
         attributes=examples.attributes,
         boxes=examples.boxes,
+        captions=examples.captions,
     )
 
 
 def examples_of(info: DatasetInfo) -> Examples:
     """What is true of every example, as the manifest has it; classes are apart."""
-    return Examples(info.multilabel, info.colorspace, info.size, info.attributes, info.boxes)
+    return Examples(
+        info.multilabel, info.colorspace, info.size, info.attributes, info.boxes, info.captions
+    )
 
 
 def sink_of(manifest: Manifest) -> Sink:

@@ -27,6 +27,7 @@ from dataprep.tables.records import NAME as RECORDS
 from dataprep.tables.records import STORED, RecordsTable
 from dataprep_schemas.manifest import File, RecordsFile
 from dataprep_schemas.state import Part
+from dataprep_schemas.tables import CAPTIONS
 
 Level = Literal["size", "hash", "records", "decode", "reader"]
 LEVELS: tuple[Level, ...] = get_args(Level)
@@ -233,8 +234,8 @@ def _read_shard(check: _Check, shard: _Shard, expected: int) -> Iterator[str]:
     paths = [check.out / file.path for file in shard.files]
     same_table = True
     with check.sink.reader(paths, check.info) as reader, RecordsTable(check.out, None) as table:
-        own = tuple(name for name, _ in check.info.attributes)
-        rows = table.rows(shard.row, shard.row + expected, (*_COLUMNS, *own, "status"))
+        columns = (*_COLUMNS, *_own(check.info), "status")
+        rows = table.rows(shard.row, shard.row + expected, columns)
         for position, (example, row) in enumerate(zip_longest(reader, rows)):
             if example is None or row is None:
                 yield f"holds {'fewer' if example is None else 'more'} than {expected} records"
@@ -277,7 +278,7 @@ def _other_row(
     row: tuple[Any, ...], example: Example, place: tuple[str, int, int], info: DatasetInfo
 ) -> str | None:
     """What the table of records says of it, if that is something else."""
-    own = tuple(name for name, _ in info.attributes)
+    known = {**example.attributes, CAPTIONS[0]: [*example.captions] or None}
     found = (
         example.key,
         list(example.labels),
@@ -288,15 +289,20 @@ def _other_row(
         len(example.encoded),
         xxhash.xxh3_128_hexdigest(example.encoded),
         *place,
-        *(example.attributes.get(name) for name in own),
+        *map(known.get, _own(info)),
     )
     *values, status = row
-    for name, here, there in zip((*_COLUMNS, *own), found, values, strict=True):
+    for name, here, there in zip((*_COLUMNS, *_own(info)), found, values, strict=True):
         if here != there:
             return f"{example.key}: its {name} is {here}, {RECORDS} says {there}"
     if status not in STORED:
         return f"{example.key}: is in the data set, {RECORDS} says it was {status}"
     return None
+
+
+def _own(info: DatasetInfo) -> list[str]:
+    """The data set's own columns, of what the format keeps."""
+    return [CAPTIONS[0]] * info.captions + [name for name, _ in info.attributes]
 
 
 def _compare_with_reference(check: _Check, paths: list[Path], ours: Iterator[Example]) -> None:

@@ -103,6 +103,7 @@ class ArrayRecordSink(PlainSink):
     name: ClassVar[str] = "arrayrecord"
     summary: ClassVar[str] = "tf.train.Example in ArrayRecord files, read at random: Grain (JAX)"
     keeps_boxes: ClassVar[bool] = True
+    keeps_captions: ClassVar[bool] = True
     keeps_attributes: ClassVar[bool] = True
     libraries: ClassVar[tuple[str, ...]] = ("array-record",)
     reference: ClassVar[str] = "Grain"

@@ -264,6 +264,9 @@ class Sink(ABC):
     keeps_boxes: ClassVar[bool] = False
     """Whether bounding boxes and what they show survive in it."""
 
+    keeps_captions: ClassVar[bool] = False
+    """Whether `Example.captions` survive in it."""
+
     keeps_attributes: ClassVar[bool] = False
     """Whether `Example.attributes` survive in it."""
 

@@ -47,6 +47,7 @@ class Example:
             only label.
         attributes: what else is known, by name: ``{"patient_id": 1, "view": "PA"}``. What is
             missing is left out.
+        captions: texts that describe the image.
     """
 
     key: str
@@ -61,6 +62,7 @@ class Example:
     boxes: tuple[Box, ...] = ()
     box_labels: tuple[int, ...] = ()
     attributes: Mapping[str, Value] = field(default_factory=dict)
+    captions: tuple[str, ...] = ()
 
     @property
     def class_index(self) -> int:
@@ -129,6 +131,7 @@ class DatasetInfo:
         attributes: (name, kind) of everything else that is known of examples, kind ``int`` or
             ``text``; an example may lack it.
         boxes: whether examples may have bounding boxes.
+        captions: whether they may have captions.
     """
 
     classes: tuple[tuple[str, str], ...] = ()
@@ -137,6 +140,7 @@ class DatasetInfo:
     size: tuple[int, int] | None = None
     attributes: tuple[tuple[str, Literal["int", "text"]], ...] = ()
     boxes: bool = False
+    captions: bool = False
 
     @property
     def channels(self) -> int:
@@ -168,7 +172,7 @@ class DatasetInfo:
         return tuple(label for label, flag in enumerate(flags) if flag)
 
     def to_store(self, example: Example, *, pixels: bool) -> Example:
-        """The example with the attributes of this data set alone, in its order.
+        """The example with the attributes and captions of this data set alone, in its order.
 
         Args:
             example: what a format is to hold.
@@ -188,14 +192,17 @@ class DatasetInfo:
         self._check_labels(labels, "labels")
         if self.boxes:
             self._check_box_labels(example)
-        if not example.attributes:
+        captions = example.captions if self.captions else ()
+        if not all(text and _storable(text) for text in captions):
+            raise SinkError("one of its captions is empty or no Unicode; leave it out")
+        if not (example.attributes or example.captions):
             return example
         found = {
             name: _attribute(name, kind, example.attributes[name])
             for name, kind in self.attributes
             if name in example.attributes
         }
-        return replace(example, attributes=found)
+        return replace(example, attributes=found, captions=captions)
 
     def example(
         self,
@@ -208,6 +215,7 @@ class DatasetInfo:
         boxes: tuple[Box, ...] = (),
         box_labels: tuple[int, ...] = (),
         attributes: Mapping[str, Value] | None = None,
+        captions: tuple[str, ...] = (),
     ) -> Example:
         """An example as it was read, and what this data set says of it.
 
@@ -236,6 +244,7 @@ class DatasetInfo:
             boxes,
             box_labels,
             attributes or {},
+            captions,
         )
         if box_labels:
             self._check_box_labels(found)

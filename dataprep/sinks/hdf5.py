@@ -16,10 +16,12 @@ times faster to write, and an image is one read of exactly its bytes (docs/hdf5.
 ``box_labels``            int64 [boxes]        0-based, -1 where nothing is said; only in
                                                multi-label data sets that have boxes
 ``attributes/<name>``     int64 or string [n]  see `dataprep.sinks.hdf5_file`
+``captions``              string [captions]    of all images, only where a data set has captions
+``caption_offsets``       int64 [n + 1]        into ``captions``
 ========================  ===================  ====================================================
 
 ``hdf5-arrays``: decoded images, all of one size; ``images`` is uint8 [n, height, width, channels];
-``labels``, ``keys`` and attributes are as above.
+``labels``, ``keys``, attributes and captions are as above.
 
 ``hdf5-caffe``: ``data`` is float32 [n, channels, height, width], 0 to 255, channels in the order
 B, G, R: the layer converts nothing, and Caffe's models are trained so. ``label`` is float32 [n],
@@ -191,6 +193,7 @@ class Hdf5Sink(FileSink):
     name: ClassVar[str] = "hdf5"
     summary: ClassVar[str] = "HDF5, encoded images in one flat array with offsets; h5py"
     keeps_boxes: ClassVar[bool] = True
+    keeps_captions: ClassVar[bool] = True
     keeps_attributes: ClassVar[bool] = True
     usual_shards: ClassVar[int | None] = 64  # few enough to keep open
     overhead: ClassVar[int] = 100  # of all small datasets together, with a key of 40
@@ -243,6 +246,7 @@ class Hdf5ArraysSink(_PixelsSink):
 
     name: ClassVar[str] = "hdf5-arrays"
     summary: ClassVar[str] = "HDF5, uint8 pixels (n, height, width, channels); h5py"
+    keeps_captions: ClassVar[bool] = True
     keeps_attributes: ClassVar[bool] = True
     usual_shards: ClassVar[int | None] = 64  # few enough to keep open
     Writer = Hdf5ArraysWriter

@@ -10,13 +10,15 @@ They are not compressed, so that an image is read without the rest of its chunks
 
 Attributes of examples are a dataset each, ``attributes/<name>``, a row a record: int64, or
 fixed-length UTF-8 padded with zeros, like keys. HDF5 knows no missing rows: they hold what the
-dataset's HDF5 attribute ``missing`` says, the smallest int64 or the empty text.
+dataset's HDF5 attribute ``missing`` says, the smallest int64 or the empty text. Captions are such
+text, too, all in one dataset ``captions``: those of record ``i`` begin at ``caption_offsets[i]``.
 """
 
 from __future__ import annotations
 
 import errno
 import io
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
@@ -38,6 +40,7 @@ from dataprep.system.messages import printable
 from dataprep.system.regular_files import require_regular
 from dataprep.tables import Value
 from dataprep_schemas.manifest import Color
+from dataprep_schemas.tables import CAPTIONS
 
 LAYOUT_VERSION = 1
 HDF5_1_8 = h5py.h5f.LIBVER_V18
@@ -46,6 +49,7 @@ HDF5_1_10 = h5py.h5f.LIBVER_V110
 Column = npt.NDArray[Any]
 
 _ATTRIBUTES = "attributes"
+_CAPTION_OFFSETS = "caption_offsets"
 _CHUNK = 64 << 10  # bytes; larger ones make small files large
 _BUFFER = 1 << 20  # bytes that are handed over at once
 _LONGEST = 4096  # bytes of a text: the longest is what every row of its dataset takes
@@ -105,6 +109,8 @@ class FileWriter(ShardWriter):
         self.keys: list[bytes] = []
         self.labels: list[Sequence[int]] = []
         self._attributes: list[tuple[int | bytes, ...]] = []
+        self._captions: list[bytes] = []
+        self._caption_offsets = array("q", [0])
         self._pending: list[bytes] = []
         self._pending_bytes = 0
         row_bytes = prod(row) * np.dtype(dtype).itemsize
@@ -129,6 +135,7 @@ class FileWriter(ShardWriter):
     @override
     def append(self, example: Example) -> None:
         key, attributes = text_bytes(example.key), tuple(self._row(example.attributes))
+        captions = [*map(text_bytes, example.captions)]
         image = self.image_bytes(example)
         self._pending.append(image)
         self._pending_bytes += len(image)
@@ -137,6 +144,8 @@ class FileWriter(ShardWriter):
         self.keys.append(key)
         self.labels.append(example.labels)
         self._attributes.append(attributes)
+        self._captions += captions
+        self._caption_offsets.append(len(self._captions))
 
     def close(self) -> Sequence[WrittenFile]:
         """Add the columns and the attributes."""
@@ -146,6 +155,9 @@ class FileWriter(ShardWriter):
                 self._add(name, data)
             self._add("keys", _text_column(self.keys))
             self._add_attributes()
+            if self.info.captions:
+                self._add(CAPTIONS[0], _text_column(self._captions))
+                self._add(_CAPTION_OFFSETS, np.array(self._caption_offsets, "<i8"))
             _describe(self._file, self.info, self.sink, self.description())
             self._file.close()
         self._disk.close()
@@ -353,8 +365,18 @@ class FileReader(ShardReader):
                 for name, column in self._attributes.items()
                 if column[number] not in (MISSING, b"")
             },
+            captions=self._captions_of(number),
             **more,
         )
+
+    def _captions_of(self, number: int) -> tuple[str, ...]:
+        if _CAPTION_OFFSETS not in self.columns:
+            return ()
+        first, last = self.columns[_CAPTION_OFFSETS][number : number + 2].tolist()
+        texts = self.columns[CAPTIONS[0]][first:last]
+        if len(texts) != last - first:
+            raise SinkError("its offsets lie outside of the captions")
+        return tuple(map(to_text, texts.tolist()))
 
 
 def labels_of(row: Column, info: DatasetInfo) -> tuple[int, ...]:

@@ -5,8 +5,9 @@ pickles, of which the first cannot be read any more and the second runs code. He
 msgpack: under ``0``, ``1``, … the list [image file's bytes, label, key], the label a 0-based
 integer, or a list of zeros and ones where an image has any number of labels; under ``__keys__``
 the list of those record names as bytes; under ``__len__`` how many there are. If the data set has
-attributes, a map of the example's is the list's fourth item: folder2lmdb's reader takes the first
-two by their numbers, and is not told of more.
+attributes or captions, a map of the example's attributes is the list's fourth item, and a list of
+its captions the fifth: folder2lmdb's reader takes the first two by their numbers, and is not told
+of more.
 
 ``10`` sorts before ``2``, so records are inserted between others. Sorting them first would mean to
 keep a whole shard's images somewhere, to gain little: images stay on pages of their own in writing
@@ -16,7 +17,7 @@ images of 12 kB; a third for images of 1 kB, which are small enough to be in the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, ClassVar
@@ -49,8 +50,10 @@ class LmdbTorchWriter(ShardWriter):
         labels = example.labels
         label = self.info.multi_hot(labels) if self.info.multilabel else labels[0]
         record: list[object] = [example.encoded, label, _storable(example.key)]
-        if self.info.attributes:
+        if self.info.attributes or self.info.captions:
             record.append({name: _storable(value) for name, value in example.attributes.items()})
+        if self.info.captions:
+            record.append([_storable(text) for text in example.captions])
         self._database.put(b"%d" % self._number, msgpack.packb(record, use_bin_type=True))
         self._number += 1
 
@@ -86,11 +89,16 @@ class LmdbTorchReader(ShardReader):
 
     def read(self, number: int) -> Example:
         """The image; its format and size are in its header."""
-        encoded, label, key, *more = msgpack.unpackb(self._database.get(b"%d" % number))
+        record = msgpack.unpackb(self._database.get(b"%d" % number))
+        encoded, label, key, stored, captions = (*record, {}, ())[:5]
         labels = (label,) if isinstance(label, int) else self.info.labels_of(label)
-        stored: Mapping[str, Value | bytes] = more[0] if more else {}
-        attributes = {name: _value(value) for name, value in stored.items()}
-        return self.info.example(str(_value(key)), encoded, labels, attributes=attributes)
+        return self.info.example(
+            str(_value(key)),
+            encoded,
+            labels,
+            attributes={name: _value(value) for name, value in stored.items()},
+            captions=tuple(str(_value(text)) for text in captions),
+        )
 
 
 class LmdbTorchSink(LmdbFileSink):
@@ -98,6 +106,7 @@ class LmdbTorchSink(LmdbFileSink):
 
     name: ClassVar[str] = "lmdb-torch"
     summary: ClassVar[str] = "LMDB in one file as folder2lmdb's for PyTorch, msgpack values"
+    keeps_captions: ClassVar[bool] = True
     keeps_attributes: ClassVar[bool] = True
     suffixes: ClassVar[tuple[str, ...]] = (".lmdb",)
     reference: ClassVar[str] = "lmdb and msgpack, as folder2lmdb's reader uses them"

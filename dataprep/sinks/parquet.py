@@ -66,6 +66,7 @@ _OURS: Final[Mapping[str, pa.DataType]] = {  # attributes cannot have these name
     "width": pa.int32(),
     "boxes": pa.list_(pa.list_(pa.float32())),
     "box_labels": pa.list_(pa.int64()),
+    "captions": pa.list_(pa.string()),
 }
 
 
@@ -185,6 +186,7 @@ class ParquetSink(PlainSink):
     name: ClassVar[str] = "parquet"
     summary: ClassVar[str] = "Parquet for Hugging Face's load_dataset, pandas and DuckDB"
     keeps_boxes: ClassVar[bool] = True
+    keeps_captions: ClassVar[bool] = True
     keeps_attributes: ClassVar[bool] = True
     overhead: ClassVar[int] = 150  # of the small columns, page headers and the footer
     libraries: ClassVar[tuple[str, ...]] = ("pyarrow",)
@@ -235,6 +237,7 @@ def _schema_of(info: DatasetInfo) -> pa.Schema:
     names = ["image", "labels" if info.multilabel else "label", "key", "height", "width"]
     if info.boxes:
         names += ["boxes", "box_labels"] if info.multilabel else ["boxes"]
+    names += ["captions"] * info.captions
     told = {"image": {"_type": "Image"}, "label": label, "labels": labels, "box_labels": labels}
     features = {name: told[name] for name in names if name in told}
     kinds = {"int": pa.int64(), "text": pa.string()}
@@ -276,6 +279,8 @@ def _row_of(example: Example, info: DatasetInfo) -> tuple[Any, ...]:
         row.append(example.boxes)
         if info.multilabel:
             row.append(example.box_labels)
+    if info.captions:
+        row.append([_stored(text) for text in example.captions])
     row += (_stored(example.attributes.get(name)) for name, _ in info.attributes)
     return tuple(row)
 
@@ -301,6 +306,7 @@ def _example_of(row: Mapping[str, Any], info: DatasetInfo) -> Example:
         tuple(row["labels"]) if "labels" in row else (row["label"],),
         boxes=tuple(map(tuple, row.get("boxes", ()))),
         box_labels=tuple(row.get("box_labels", ())),
+        captions=tuple(str(_value(text)) for text in row.get("captions", ())),
         attributes={
             name: _value(value)
             for name, value in row.items()

@@ -58,6 +58,7 @@ _SINGLE = DatasetInfo(
     ),
     attributes=(("patient_id", "int"), ("view", "text"), ("note", "text")),
     boxes=True,
+    captions=True,
 )
 _MULTI = replace(
     _SINGLE,
@@ -69,6 +70,7 @@ _VALUES: dict[str, tuple[int | str, ...]] = {
     "int": (1, 0, -1, 2**63 - 1, -(2**63) + 1),
     "text": ("PA", "0", "Röntgen, 左", "not utf-8: \udce9", ' "quoted"\n', "None", "x" * 300),
 }
+_CAPTIONS = ("a cat on a mat", "Zwei Bären, 左", "not utf-8: \udce9", ' "quoted"\n', "x" * 300) * 2
 # Keys are data. Those that differ little are told apart all the same.
 _KEYS = (
     *("n01440764/n01440764_10026.JPEG", "n01443537/n01440764_10026.JPEG"),
@@ -80,6 +82,7 @@ _KEYS = (
 # A format may refuse these with a SinkError, but not change them.
 _AWKWARD_KEYS = ("", "/absolute.JPEG", "two\nlines", "a\ttab", "a\0zero\0", " blank ", "x" * 900)
 _OURS = (".dataprep", "manifest.json", "records.parquet")
+_KEPT = ("boxes", "captions")  # where the sink says so
 _YEAR = 366 * 86_400.0  # seconds
 _AWKWARD_TEXTS = (" blank ", "two\r\nlines", "zero\0", "x" * 10**5)
 
@@ -87,7 +90,7 @@ _AWKWARD_TEXTS = (" blank ", "two\r\nlines", "zero\0", "x" * 10**5)
 CASES: Mapping[str, DatasetInfo] = {
     "single-label": _SINGLE,
     "multi-label": _MULTI,
-    "one-size": replace(_SINGLE, size=_SIZE, boxes=False, attributes=()),
+    "one-size": replace(_SINGLE, size=_SIZE, boxes=False, attributes=(), captions=False),
     "multi-label-one-size": replace(_MULTI, size=_SIZE),
 }
 """Kinds of data sets, by name."""
@@ -101,7 +104,8 @@ def examples_of(sink: Sink, case: str, count: int, first: int = 0) -> _Given:
     info = replace(CASES[case], size=_SIZE) if sink.pixels else CASES[case]
     examples = [_example(info, number, sink.pixels) for number in range(first, first + count)]
     attributes = info.attributes if sink.keeps_attributes else ()
-    return replace(info, boxes=info.boxes and sink.keeps_boxes, attributes=attributes), examples
+    kept = {name: getattr(info, name) and getattr(sink, f"keeps_{name}") for name in _KEPT}
+    return replace(info, attributes=attributes, **kept), examples
 
 
 @lru_cache(maxsize=1000)
@@ -140,6 +144,7 @@ def _example(info: DatasetInfo, number: int, pixels: bool) -> Example:
         boxes=boxes,
         box_labels=shown,
         attributes=known,
+        captions=_CAPTIONS[number % 7 :][: number % 4] if info.captions else (),
     )
 
 
@@ -526,6 +531,8 @@ def _expected(sink: Sink, examples: Sequence[Example]) -> list[Example]:
     lost: dict[str, Any] = {} if sink.keeps_boxes else {"boxes": (), "box_labels": ()}
     if not sink.keeps_attributes:
         lost["attributes"] = {}
+    if not sink.keeps_captions:
+        lost["captions"] = ()
     return [replace(it, **lost) for it in examples]
 
 

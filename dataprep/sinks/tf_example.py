@@ -7,7 +7,9 @@ over features that they do not ask for.
 
 Labels are 1-based (0 is background); of a multi-label set ``image/class/label`` is a vector of
 zeros and ones, one a class, and ``image/object/bbox/label`` has each box's place in that vector,
-0-based, with its name in ``image/object/class/text``. What else is known of the example is in
+0-based, with its name in ``image/object/class/text``. ``image/caption`` has the captions, as
+TensorFlow's ``create_coco_tf_record.py`` writes them, and is not there where there are none. What
+else is known of the example is in
 ``attribute/<name>``, an int64 or text, which is not there where it is missing. Map keys are
 serialised in sorted order, so equal examples have equal bytes.
 """
@@ -27,6 +29,7 @@ LABEL_BASE = 1
 _BOX_KEYS = ("xmin", "ymin", "xmax", "ymax")
 _BOX_LABELS = "image/object/bbox/label"
 _ATTRIBUTE = "attribute/"
+_CAPTION = "image/caption"
 _LARGEST = 2**31 - 1  # bytes of a message
 _REMEMBERED = 1 << 12  # features that come again and again, such as a class or a height
 
@@ -49,6 +52,8 @@ def encode(example: Example, info: DatasetInfo) -> tuple[bytes, bytes, bytes]:
         else _texts(_ATTRIBUTE + name, value)
         for name, value in sorted(example.attributes.items())
     ]
+    if example.captions:
+        before.append(_texts(_CAPTION, *example.captions))
     shown = tuple(info.names((label,)) for label in example.box_labels)
     box_labels = example.box_labels if info.multilabel else stored * len(example.boxes)
     behind = b"".join(
@@ -116,6 +121,7 @@ def decode(data: bytes, info: DatasetInfo) -> Example:
         boxes=tuple(zip(*(floats(f"image/object/bbox/{it}") for it in _BOX_KEYS), strict=True)),
         box_labels=tuple(numbers(_BOX_LABELS)) if multilabel else (),
         attributes=_attributes(feature),
+        captions=tuple(map(to_text, texts(_CAPTION))),
     )
     if synset and info.classes and synset != found.synset:
         raise SinkError(f"its label is that of {found.synset!r}, but its synset is {synset!r}")

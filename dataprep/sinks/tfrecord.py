@@ -72,6 +72,7 @@ class TFRecordSink(PlainSink):
         "tf.train.Example in TFRecord files, with DALI's index: TensorFlow, DALI"
     )
     keeps_boxes: ClassVar[bool] = True
+    keeps_captions: ClassVar[bool] = True
     keeps_attributes: ClassVar[bool] = True
     reference: ClassVar[str] = "tf.data"
     overhead: ClassVar[int] = FRAMING + _EXAMPLE_OVERHEAD

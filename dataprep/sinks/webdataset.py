@@ -235,6 +235,7 @@ class WebDatasetSink(PlainSink):
         "energon=yes": "run `energon prepare` on the finished archives"
     }
     keeps_boxes: ClassVar[bool] = True
+    keeps_captions: ClassVar[bool] = True
     keeps_attributes: ClassVar[bool] = True
     reference: ClassVar[str] = "webdataset library"
     # Headers, .cls, .json, padding, index.

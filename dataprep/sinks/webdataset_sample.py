@@ -3,7 +3,9 @@
 The parts are the image (``jpg`` or ``png``), ``cls`` (the 0-based class index in ASCII digits;
 only where an image has one label, since webdataset decodes it as one integer) and ``json``: every
 field of the example but the image, in ASCII, keys sorted, no blanks. ``attributes`` is there if
-the data set has any, ``box_labels`` if something is said of what the boxes show.
+the data set has any, ``box_labels`` if something is said of what the boxes show. Where the data
+set has captions, ``json`` has all, and ``txt`` the first, empty if there is none: ``datasets``
+wants the same parts in every sample.
 
 Readers take members for one sample if their names are equal up to the first dot behind the last
 slash, and are adjacent (webdataset, DALI) or anywhere in the shard (tools that unpack, or that make
@@ -33,14 +35,14 @@ from typing import Any
 import msgspec
 
 from dataprep.errors import SinkError
-from dataprep.sinks.example import DatasetInfo, Example, as_stored, to_bytes
+from dataprep.sinks.example import DatasetInfo, Example, as_stored, to_bytes, to_text
 from dataprep.tables import Box
 
 NAME_LIMIT = 100  # bytes of a name in a ustar header
 PREFIX_LIMIT = 155  # and of the directories before it
 
 IMAGES = {"jpg": "JPEG", "jpeg": "JPEG", "png": "PNG"}
-PARTS = frozenset({*IMAGES, "cls", "json"})
+PARTS = frozenset({*IMAGES, "cls", "txt", "json"})
 _EXTENSIONS = {"JPEG": "jpg", "PNG": "png"}
 # Others put a .json beside their images, too, with "key", "width" and what not. These are ours.
 _OURS = {"class_name", "labels"}
@@ -60,6 +62,7 @@ class _Said(msgspec.Struct, frozen=True):
     width: int
     attributes: dict[str, Any] = {}
     box_labels: tuple[int, ...] = ()
+    captions: tuple[str, ...] = ()
 
 
 _ALWAYS = [field.name for field in msgspec.structs.fields(_Said) if field.required]
@@ -75,6 +78,9 @@ def encode(example: Example, info: DatasetInfo) -> list[tuple[str, bytes]]:
         fields["attributes"] = example.attributes
     if example.box_labels:
         fields["box_labels"] = example.box_labels
+    if info.captions:
+        fields["captions"] = example.captions
+        parts.append(("txt", to_bytes("".join(example.captions[:1]))))
     data = json.dumps(fields, separators=(",", ":"), sort_keys=True).encode("ascii")
     return [*parts, ("json", data)]
 
@@ -82,8 +88,8 @@ def encode(example: Example, info: DatasetInfo) -> list[tuple[str, bytes]]:
 def decode(stem: str, parts: Mapping[str, bytes], info: DatasetInfo) -> Example:
     """The example that a sample holds.
 
-    Of a sample without our ``json``, the key is the stem, and the rest what the image's header
-    and ``cls`` say.
+    Of a sample without our ``json``, the key is the stem, and the rest what the image's header,
+    ``cls`` and ``txt`` say.
 
     Raises:
         SinkError: it has no image, or its parts contradict each other.
@@ -94,13 +100,16 @@ def decode(stem: str, parts: Mapping[str, bytes], info: DatasetInfo) -> Example:
         raise SinkError(f"it has {len(images)} images, expected 1 of {', '.join(IMAGES)}")
     encoded = parts[images[0]]
     labels = (int(parts["cls"]),) if "cls" in parts else ()
+    caption = tuple(filter(None, [to_text(parts.get("txt", b""))]))
     # Not by msgspec's own parser, which takes no key that is not UTF-8.
     fields = json.loads(parts.get("json", b"null"))
     if not isinstance(fields, dict) or not _OURS & fields.keys():
-        return info.example(stem, encoded, labels)
+        return info.example(stem, encoded, labels, captions=caption)
     said = msgspec.convert(fields, _Said)
     if labels and said.labels != labels:
         raise SinkError(f"its .cls says {labels[0]}, its .json {[*said.labels]}")
+    if caption and caption != said.captions[:1]:
+        raise SinkError("its .txt is not the first caption of its .json")
     if said.format != IMAGES[images[0]]:
         raise SinkError(f"it is a .{images[0]}, but its .json says {said.format}")
     found = info.example(
@@ -112,6 +121,7 @@ def decode(stem: str, parts: Mapping[str, bytes], info: DatasetInfo) -> Example:
         boxes=said.boxes,
         box_labels=said.box_labels,
         attributes=said.attributes,
+        captions=said.captions,
     )
     words = {"colorspace": said.colorspace, "synset": said.synset, "class_name": said.class_name}
     return as_stored(found, **words)

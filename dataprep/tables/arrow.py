@@ -16,9 +16,9 @@ from dataprep.errors import SourceError
 from dataprep.rows import Box, Member, Packing, Row, Scanned, Value
 from dataprep.system.messages import printable
 from dataprep.system.parquet_files import open_parquet
-from dataprep_schemas.tables import INDEX, ORDER, Kind, schema_of
+from dataprep_schemas.tables import CAPTIONS, INDEX, ORDER, OwnKind, schema_of
 
-Attributes = tuple[tuple[str, Kind], ...]
+Attributes = tuple[tuple[str, OwnKind], ...]
 """Name and kind of a data set's own columns."""
 
 MOST_ATTRIBUTES: Final = 1000
@@ -28,6 +28,7 @@ ATTRIBUTE: Final = re.compile("[A-Za-z0-9_]{1,255}")
 _LEADS_OUT: Final = r"^/|(^|/)\.\.(/|$)|\x00"
 _NO_NAME: Final = r"[/\x00]"
 _SIDES: Final = ("xmin", "ymin", "xmax", "ymax")
+_CAPTIONS: Final = (CAPTIONS[0], pa.list_(pa.string()))
 
 
 def index_tables(
@@ -107,7 +108,8 @@ def wrong_column(schema: pa.Schema, expected: pa.Schema) -> str | None:
     if len({name.lower() for name in schema.names}) < len(schema) or len(own) > MOST_ATTRIBUTES:
         return f"columns of the same name, or more than {MOST_ATTRIBUTES} of the data set's own"
     for field in own:
-        if not ATTRIBUTE.fullmatch(field.name) or field.type not in (pa.int64(), pa.string()):
+        good = field.type in (pa.int64(), pa.string()) or (field.name, field.type) == _CAPTIONS
+        if not good or not ATTRIBUTE.fullmatch(field.name):
             return f"the column {field.name[:255]} of {str(field.type)[:255]}"
     return None
 
@@ -149,17 +151,19 @@ def order_rows(table: pa.Table) -> Iterator[Row]:
         # Most columns of most data sets are empty.
         return repeat(None, size) if values.null_count == size else values.to_pylist()
 
-    own = table.column_names[len(ORDER) :]
+    own = {name: column(name) for name in table.column_names[len(ORDER) :]}
+    captions = own.pop(CAPTIONS[0], repeat(None, size))
     return map(
         Row,
         *map(column, ("key", "container", "offset", "size", "modified")),
         _lists(table.column("labels")),
         (_restored_boxes(boxes) for boxes in column("boxes")),
         (tuple(labels or ()) for labels in column("box_labels")),
-        _attributes(size, {name: column(name) for name in own}),
+        _attributes(size, own),
         repeat("", size),
         map(_packing, *map(column, ("packing", "packed_size", "crc32", "restarts"))),
         (mtime or 0 for mtime in column("container_mtime")),
+        (tuple(texts or ()) for texts in captions),
     )
 
 
@@ -198,6 +202,10 @@ def _row_columns(
                     f"{printable(row.key)} has the label {label}, and the {len(classes)} classes "
                     "count from 0; make labels that count from 1 one less"
                 )
+        if row.captions and CAPTIONS not in attributes:
+            raise SourceError(
+                f"{printable(row.key)} has captions; a data set with any must say so (has_captions)"
+            )
     columns: dict[str, Any] = {
         "status": pa.repeat("image", len(rows)),
         "split": pa.repeat(split, len(rows)) if split else None,
@@ -211,8 +219,10 @@ def _row_columns(
     if any(row.box_labels for row in rows):
         named = [tuple(classes[label] for label in row.box_labels) or None for row in rows]
         columns["box_labels"] = named
-    for name, _ in attributes:
-        columns[name] = [row.attributes.get(name) for row in rows]
+    for name, kind in attributes:
+        columns[name] = [
+            row.captions or None if kind == "texts" else row.attributes.get(name) for row in rows
+        ]
     return columns
 
 

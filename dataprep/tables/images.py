@@ -393,6 +393,7 @@ class Images:
 
     def summaries_of(self, table: str) -> dict[str, Input]:
         """The same of a table like ``chosen``: of ``kept``, say."""
-        attributes = "".join(f", chr(0), {column_list([name])}" for name in self.attributes)
+        own = map(column_list, ([name] for name in self.attributes))
+        attributes = "".join(f", chr(0), {name}::varchar" for name in own)
         found = self.rows(_SUMMARY.format(table=table, attributes=attributes))
         return {split: Input(*rest) for split, *rest in found}

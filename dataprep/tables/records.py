@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyarrow import parquet
 
     from dataprep_schemas.manifest import RecordsFile
-    from dataprep_schemas.tables import Kind
+    from dataprep_schemas.tables import OwnKind
 
 NAME: Final = "records.parquet"
 
@@ -102,10 +102,11 @@ class RecordsTable:
         self._file.close()
 
     @property
-    def attributes(self) -> tuple[tuple[str, Kind], ...]:
+    def attributes(self) -> tuple[tuple[str, OwnKind], ...]:
         """Name and kind of the data set's own columns."""
         own = [*self._file.schema_arrow][len(RECORDS) :]
-        return tuple((field.name, "int" if str(field.type) == "int64" else "text") for field in own)
+        kinds: dict[str, OwnKind] = {"int64": "int", "string": "text"}
+        return tuple((field.name, kinds.get(str(field.type), "texts")) for field in own)
 
     def between(
         self, start: int, stop: int | None = None, columns: Sequence[str] | None = None

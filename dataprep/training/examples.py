@@ -159,7 +159,8 @@ class Examples(Source):
             order: as `sampler` takes it: ``seed``, ``rank``, ``world_size``, ``shuffle`` and so on.
 
         Crops and flips depend on the seed, the epoch and the position alone. Colour is RGB, or grey
-        with one channel where all of the data set is grey. Of 16 bits the higher 8 are taken.
+        with one channel where all of the data set is grey. Of 16 bits the higher 8 are taken. A
+        batch's ``captions`` are a list for each image.
 
         Raises:
             UsageError: these settings exclude each other, or cannot have these values.

@@ -36,10 +36,12 @@ class Batch(tuple[Any, Any]):
     Attributes:
         numbers: of the examples.
         position: where they are, shape (batch, 2), epoch and position in it.
+        captions: of each example; empty where the data set has none.
     """
 
     numbers: Sequence[int]
     position: NDArray[np.int64]
+    captions: Sequence[Sequence[str]] = ()
 
 
 class Loader:
@@ -83,7 +85,7 @@ class Loader:
         self._crop = Crop(_size(examples, size), crop, flip, scales=size is not None)
         self._transform = transform
         self._threads, self._prefetch = threads or usable_cores(), prefetch
-        self._labels = examples.labels
+        self._labels, self._captions = examples.labels, examples.captions
         self.shape = (*self._crop.size, examples.info.channels)
         if framework not in _FRAMEWORKS:
             raise UsageError(f"framework={framework!r} is none of {', '.join(_FRAMEWORKS)}")
@@ -165,6 +167,8 @@ class Loader:
             images = self._transform(images)
         batch = Batch((images, self._memory.of_labels(self._labels[numbers])))
         batch.numbers = numbers
+        if self._captions is not None:
+            batch.captions = [texts or [] for texts in self._captions.take(numbers).to_pylist()]
         batch.position = np.array([(numbers.epoch, at) for at in numbers.positions], np.int64)
         return batch
 

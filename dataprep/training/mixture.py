@@ -17,6 +17,7 @@ from dataprep.training.examples import Examples
 from dataprep.training.order import InProportion, whole_shares
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from numpy.typing import ArrayLike, NDArray
 
     from dataprep.training.examples import Shuffle
@@ -85,6 +86,18 @@ class Mixture(Examples):
     def labels(self) -> NDArray[np.int64]:
         """See `Examples.labels`."""
         return np.concatenate([one.labels for one in self._sets])
+
+    @property
+    def captions(self) -> pa.Array | None:
+        """See `Examples.captions`."""
+        import pyarrow as pa
+
+        found = [one.captions for one in self._sets]
+        if all(it is None for it in found):
+            return None
+        kind = pa.list_(pa.string())
+        sizes = zip(found, map(len, self._sets), strict=True)
+        return pa.concat_arrays([pa.nulls(size, kind) if it is None else it for it, size in sizes])
 
     @overload
     def __getitem__(self, number: SupportsIndex) -> Example: ...

@@ -10,6 +10,7 @@ from dataprep.sinks.example import DatasetInfo, Example
 
 if TYPE_CHECKING:
     import numpy as np
+    import pyarrow as pa
     from numpy.typing import NDArray
 
 
@@ -35,10 +36,22 @@ class Source(Sequence[Example]):
         """The label of every example, in order, without reading an image.
 
         Shape (n,) of 0-based class indices; where an example may have any number of labels, shape
-        (n, classes) of zeros and ones. Read from the table of records each time.
+        (n, classes) of zeros and ones, and of -1 where `uncertain_labels`, an attribute, says that
+        nobody knows. Read from the table of records each time.
 
         Raises:
             DatasetError: the table cannot be read, or has labels that are none.
+        """
+
+    @property
+    @abstractmethod
+    def captions(self) -> pa.Array | None:
+        """The captions of every example, in order, likewise: lists of texts; null if it has none.
+
+        None where the data set has none. They are there whatever the format keeps.
+
+        Raises:
+            DatasetError: the table cannot be read.
         """
 
     @abstractmethod

@@ -84,7 +84,7 @@ class TorchDataset(Dataset[tuple[Any, ...]]):  # type: ignore[misc,unused-ignore
         """The image, and its 0-based class index; and the further fields, if there are any.
 
         Where an example may have any number of labels: a float tensor of a zero or one for each
-        class, as ``BCEWithLogitsLoss`` takes it.
+        class, as ``BCEWithLogitsLoss`` takes it; or -1 where it is uncertain: leave those out.
         """
         return self.__getitems__([number])[0]
 

@@ -86,13 +86,14 @@ class SinkConfig(Value, frozen=True):
     config: Options
 
 
-class Examples(Value, frozen=True):
+class Examples(Value, frozen=True, omit_defaults=True):
     """What is true of every example.
 
     Attributes:
         size: (height, width) in pixels, if all images have the same.
         attributes: (name, kind) of what else is known of examples, each of which may lack it.
         boxes: whether examples may have bounding boxes.
+        captions: whether they may have captions.
     """
 
     multilabel: bool
@@ -100,6 +101,7 @@ class Examples(Value, frozen=True):
     size: tuple[Positive, Positive] | None
     attributes: tuple[tuple[Attribute, Kind], ...]
     boxes: bool
+    captions: bool = False
 
 
 class Input(Value, frozen=True):

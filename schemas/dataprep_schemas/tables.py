@@ -3,7 +3,8 @@
 ``INDEX`` is what scanning found: a file a scan unit, below ``OUT/.dataprep/index``. ``ORDER`` is
 the same images in the order they are written, below ``OUT/.dataprep/order``. ``RECORDS`` is
 ``OUT/records.parquet``: a row for every image that was found. A data set's own attributes (age,
-view, …) are columns of the same name behind these, ``int64`` or ``string``, in all three.
+view, …) are columns of the same name behind these, ``int64`` or ``string``, in all three; before
+them, where a data set has captions, is `CAPTIONS`.
 
 A column that has no value for a row is null.
 """
@@ -12,13 +13,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 Kind = Literal["int", "text"]
 """Of an attribute's values."""
+
+OwnKind = Literal["int", "text", "texts"]
+"""Of a data set's own column."""
+
+CAPTIONS: Final[tuple[str, OwnKind]] = ("captions", "texts")
+"""Texts that describe the image: ``list<string>``, only where a data set has any."""
+
+UNCERTAIN: Final[tuple[str, Kind]] = ("uncertain_labels", "text")
+"""The attribute with the classes of which it is uncertain whether an image has them, joined with
+``|``."""
 
 _BOXES = "boxes"
 
@@ -119,13 +130,13 @@ RECORDS: Mapping[str, tuple[str, str]] = {
 
 @cache
 def schema_of(
-    table: Literal["index", "order", "records"], attributes: tuple[tuple[str, Kind], ...] = ()
+    table: Literal["index", "order", "records"], own: tuple[tuple[str, OwnKind], ...] = ()
 ) -> pa.Schema:
     """The Arrow schema of a table.
 
     Args:
         table: which.
-        attributes: name and kind of the data set's own columns.
+        own: name and kind of the data set's own columns.
     """
     import pyarrow as pa
 
@@ -143,5 +154,6 @@ def schema_of(
         "list<list<float>>": pa.list_(pa.list_(pa.float32())),
     }
     columns = {"index": INDEX, "order": ORDER, "records": RECORDS}[table]
-    own = [(name, types["int64" if kind == "int" else "string"]) for name, kind in attributes]
-    return pa.schema([*((name, types[kind]) for name, (kind, _) in columns.items()), *own])
+    kinds = {"int": pa.int64(), "text": pa.string(), "texts": pa.list_(pa.string())}
+    behind = [(name, kinds[kind]) for name, kind in own]
+    return pa.schema([*((name, types[kind]) for name, (kind, _) in columns.items()), *behind])

@@ -20,10 +20,13 @@ INFO = DatasetInfo(
     size=(250, 240),
     attributes=(("patient_id", "int"), ("view", "text")),
     boxes=True,
+    captions=True,
 )
 
 
-@pytest.mark.parametrize("info", [INFO, replace(INFO, attributes=(), boxes=False, size=None)])
+@pytest.mark.parametrize(
+    "info", [INFO, replace(INFO, attributes=(), boxes=False, captions=False, size=None)]
+)
 def test_a_manifest_gives_back_what_it_was_told(tiny: Made, info: DatasetInfo) -> None:
     sealed = SealedSet.read(tiny.out)
     told = structs.replace(sealed.manifest, examples=examples_of(info))
@@ -37,8 +40,8 @@ def test_a_manifest_gives_back_what_it_was_told(tiny: Made, info: DatasetInfo) -
         ("hdf5", INFO, ()),
         (
             "recordio",
-            replace(INFO, attributes=(), boxes=False),
-            ("bounding boxes", "patient_id, view"),
+            replace(INFO, attributes=(), boxes=False, captions=False),
+            ("bounding boxes", "captions", "patient_id, view"),
         ),
         ("lmdb-torch", replace(INFO, boxes=False), ("bounding boxes",)),
     ],

@@ -23,7 +23,7 @@ from tests.sinks.examples import MULTI, SINGLE, example
 
 SINK = ParquetSink()
 PLAIN = replace(SINGLE, classes=(("n1", "crane"), ("n2", "crane"), ("\udce9", "caf\udce9")))
-FULL = replace(MULTI, boxes=True, attributes=(("view", "text"), ("age", "int")))
+FULL = replace(MULTI, boxes=True, captions=True, attributes=(("view", "text"), ("age", "int")))
 
 # What the docs of `datasets` say of a ClassLabel and an Image, written down.
 FEATURES: dict[str, Any] = {
@@ -95,18 +95,28 @@ def test_the_bytes_are_pyarrows_own(tmp_path: Path) -> None:
 
 def test_columns_are_those_of_the_data_set(tmp_path: Path) -> None:
     one = replace(example(5, FULL), labels=(1, 3), boxes=((0.0, 0.25, 0.5, 1.0),), box_labels=(13,))
-    rows = [replace(one, attributes={"age": 58, "view": "z\0\udce9"}), replace(one, key="\udcff/b")]
+    rows = [
+        replace(one, attributes={"age": 58, "view": "z\0\udce9"}, captions=("two lungs", "\udce9")),
+        replace(one, key="\udcff/b"),
+    ]
     table = parquet.read_table(write(tmp_path / "it", FULL, rows))
     both = {"labels": [1, 3], "boxes": [[0.0, 0.25, 0.5, 1.0]], "box_labels": [13]}
     assert table.drop_columns(["image", "height", "width"]).to_pylist() == [
-        {**both, "key": one.key, "view": "z\x0000\x00e9", "age": 58},
-        {**both, "key": "\x00ff/b", "view": None, "age": None},
+        {
+            **both,
+            "key": one.key,
+            "view": "z\x0000\x00e9",
+            "age": 58,
+            "captions": ["two lungs", "\x00e9"],
+        },
+        {**both, "key": "\x00ff/b", "view": None, "age": None, "captions": []},
     ]
     assert table.column("image")[1].as_py() == {"bytes": one.encoded, "path": "b"}
     with SINK.reader([tmp_path / "it"], DatasetInfo()) as reader:  # which finds out by itself
         found = list(reader)
-        assert reader.info == replace(FULL, boxes=False, attributes=())
+        assert reader.info == replace(FULL, boxes=False, captions=False, attributes=())
     assert [it.key for it in found] == [one.key, "\udcff/b"]
+    assert [it.captions for it in found] == [("two lungs", "\udce9"), ()]
     assert [dict(it.attributes) for it in found] == [{"age": 58, "view": "z\0\udce9"}, {}]
 
 

@@ -119,13 +119,17 @@ GOLDEN_MULTI_LABEL = (
 
 
 RADIOGRAPHS = replace(
-    MULTI, attributes=(("patient_id", "int"), ("view", "text"), ("age", "int")), boxes=True
+    MULTI,
+    attributes=(("patient_id", "int"), ("view", "text"), ("age", "int")),
+    boxes=True,
+    captions=True,
 )
 RADIOGRAPH = replace(
     FINDINGS,
     boxes=((0.25, 0.5, 0.75, 1.0), (0.0, 0.0, 0.5, 0.5)),
     box_labels=(2, 0),
     attributes={"view": "PA", "patient_id": -(2**40)},
+    captions=("two lungs", "ein Thorax, 左"),
 )
 
 
@@ -138,6 +142,8 @@ def test_attributes_and_box_labels_are_features_of_their_own() -> None:
     assert feature["attribute/patient_id"].int64_list.value == [-(2**40)]
     assert feature["attribute/view"].bytes_list.value == [b"PA"]
     assert "attribute/age" not in feature, "readers take their default"
+    captions = [text.encode() for text in RADIOGRAPH.captions]
+    assert feature["image/caption"].bytes_list.value == captions
     for info in (RADIOGRAPHS, UNKNOWN):
         assert tf_example.decode(data, info) == replace(
             RADIOGRAPH, attributes={"patient_id": -(2**40), "view": "PA"}
@@ -170,6 +176,8 @@ def test_contradictions_are_found(key: str, stored: list[int], message: str) -> 
         ({"attributes": {"view": 1}}, "attribute view is 1, expected a text; leave out what is"),
         ({"attributes": {"view": ""}}, "attribute view is '', expected a text; leave out what is"),
         ({"attributes": {"view": "\ud800"}}, r"attribute view is '\\ud800', expected a text"),
+        ({"captions": ("a", "")}, "one of its captions is empty or no Unicode; leave it out"),
+        ({"captions": ("\ud800",)}, "one of its captions is empty or no Unicode; leave it out"),
         ({"box_labels": (1,)}, "1 box labels for 2 boxes"),
         ({"box_labels": (1, -1)}, r"box labels \[1, -1\] are not all of the 3 classes"),
         ({"labels": (3,)}, "not all of the 3 classes"),

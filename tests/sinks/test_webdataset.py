@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataprep.errors import SinkError, UsageError
-from dataprep.sinks import DatasetInfo
+from dataprep.sinks import DatasetInfo, webdataset_sample
 from dataprep.sinks.example import Example
 from dataprep.sinks.webdataset import WebDatasetSink, header
 from dataprep.sinks.webdataset_sample import Stems
@@ -26,8 +26,12 @@ from tests.sinks.examples import picture
 SINK = WebDatasetSink()
 SINGLE = replace(examples_.SINGLE, boxes=True)
 MULTI = replace(examples_.MULTI, boxes=True)
-RADIOGRAPHS = replace(MULTI, attributes=(("view", "text"), ("age", "int")))
-SAID: dict[str, object] = {"box_labels": (3,), "attributes": {"view": "PA", "age": 58}}
+RADIOGRAPHS = replace(MULTI, attributes=(("view", "text"), ("age", "int")), captions=True)
+SAID: dict[str, object] = {
+    "box_labels": (3,),
+    "attributes": {"view": "PA", "age": 58},
+    "captions": ("two lungs", "ein Thorax, 左"),
+}
 
 # What one sample is, in the order of the archive; written down, not computed.
 PARTS = [
@@ -185,7 +189,22 @@ def test_the_json_says_everything_but_the_image(tmp_path: Path) -> None:
     assert fields["box_labels"] == [3]
     assert others["attributes"] == {}, "always there, so that readers need not ask"
     assert "box_labels" not in others
+    assert fields["captions"] == ["two lungs", "ein Thorax, 左"]
+    assert members(paths[0], ".txt") == [b"two lungs", b""], "the same parts in every sample"
     assert read(paths, RADIOGRAPHS)[0] == one
+
+
+def test_a_text_beside_an_image_is_its_caption(tmp_path: Path) -> None:
+    image = picture(1)
+    foreign = [("a.jpg", image), ("a.txt", "ein Bär".encode()), ("b.jpg", image), ("b.txt", b"")]
+    path = archive(tmp_path / "theirs.tar", foreign, tarfile.USTAR_FORMAT)
+    with SINK.reader([path], MULTI) as reader:
+        assert [one.captions for one in reader] == [("ein Bär",), ()]
+    one = example(1, RADIOGRAPHS, captions=("said",))
+    parts = webdataset_sample.encode(one, RADIOGRAPHS)
+    other = {extension: b"else" if extension == "txt" else data for extension, data in parts}
+    with pytest.raises(SinkError, match=r"its \.txt is not the first caption of its \.json"):
+        webdataset_sample.decode("stem", other, RADIOGRAPHS)
 
 
 def members(data: Path, suffix: str) -> list[bytes]:

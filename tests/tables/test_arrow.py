@@ -14,7 +14,7 @@ from pyarrow import parquet
 from dataprep.errors import SourceError
 from dataprep.tables import Row, Scanned
 from dataprep.tables.arrow import index_tables, order_rows
-from dataprep_schemas.tables import schema_of
+from dataprep_schemas.tables import CAPTIONS, schema_of
 from tests.tables.conftest import row
 
 AGES = pa.array([1])
@@ -56,13 +56,14 @@ ROWS = st.builds(
     boxes=st.lists(BOXES, max_size=2).map(tuple),
     box_labels=st.lists(st.integers(0, 4), max_size=2).map(tuple),
     attributes=st.fixed_dictionaries({}, optional={"age": st.integers(0, 99), "view": NAMES}),
+    captions=st.lists(NAMES, max_size=2).map(tuple),
     packing=st.sampled_from([(), ("gzip", "r"), ("stored", 2**32 - 1), ("deflate", 8, 0)]),
 )
 
 
 @given(st.lists(ROWS, min_size=1, max_size=8))
 def test_a_row_survives_being_written_and_read(rows: list[Row]) -> None:
-    attributes = (("age", "int"), ("view", "text"))
+    attributes = (CAPTIONS, ("age", "int"), ("view", "text"))
     classes = [str(number) for number in range(5)]
     (table,) = index_tables(Scanned({"train": rows}), classes, attributes)  # type: ignore[arg-type]  # literals
     assert table.schema == schema_of("index", attributes)  # type: ignore[arg-type]  # literals
@@ -84,6 +85,14 @@ def test_a_row_survives_being_written_and_read(rows: list[Row]) -> None:
 def test_a_name_that_is_not_utf_8_is_refused_in_a_line() -> None:
     scanned = Scanned({"train": [row("caf\udce9.jpg")]})
     with pytest.raises(SourceError, match=r"^a name is not UTF-8: caf\\udce9.jpg; rename the file"):
+        [*index_tables(scanned, ["a"], ())]
+
+
+def test_captions_of_a_set_that_says_it_has_none_are_refused_in_a_line() -> None:
+    scanned = Scanned({"train": [row("x.jpg", captions=("a cat",))]})
+    with pytest.raises(
+        SourceError, match=r"^x\.jpg has captions; .* must say so \(has_captions\)$"
+    ):
         [*index_tables(scanned, ["a"], ())]
 
 

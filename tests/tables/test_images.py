@@ -9,6 +9,7 @@ import pytest
 from dataprep.errors import SourceError
 from dataprep.tables import Row, Scanned
 from dataprep_schemas.manifest import Unmatched
+from dataprep_schemas.tables import CAPTIONS
 from tests.tables.conftest import listed, member, row
 
 
@@ -74,7 +75,7 @@ def test_a_limit_takes_those_with_the_smallest_hashes(find, limit: int | str) ->
 
 def test_the_digest_is_of_what_shapes_the_output_and_not_of_where_it_lies(find) -> None:
     def digest_of(*rows: Row) -> str:
-        images = find(Scanned({"train": rows}), attributes=(("age", "int"),))
+        images = find(Scanned({"train": rows}), attributes=(("age", "int"), CAPTIONS))
         images.choose(["train"], ["a", "b"], multilabel=False, seed=0, limit=None)
         found = images.summaries()["train"]
         assert (found.images, found.bytes) == (len(rows), sum(each.size for each in rows))
@@ -93,5 +94,6 @@ def test_the_digest_is_of_what_shapes_the_output_and_not_of_where_it_lies(find) 
         row("z", attributes={"age": 5}),
         row("x", labels=(1,), attributes={"age": 5}),
         row("x"),
+        row("x", attributes={"age": 5}, captions=("a cat",)),
     ):
         assert digest_of(change, rows[1]) != first

@@ -70,15 +70,23 @@ class Folder(Dataset):
 
     @property
     def multilabel(self) -> bool:
-        """Whether the listing's labels have a separator, or one of them means none."""
-        return bool(self._wanted.label_separator or self._wanted.no_label)
+        """Whether the listing's labels have a separator or columns, or one of them means none."""
+        wanted = self._wanted
+        return bool(wanted.label_separator or wanted.no_label or wanted.label_columns)
+
+    @property
+    def has_captions(self) -> bool:
+        """Whether the listing has a column of them."""
+        return bool(self._wanted.caption_column)
 
     def classes(self) -> Sequence[tuple[str, str]] | None:
-        """The classes of ``--classes``; None without.
+        """The classes of ``--classes`` or ``--label_columns``; None without.
 
         Raises:
             SourceError: the list cannot be used.
         """
+        if self._wanted.label_columns:
+            return [(name, name) for name in self._wanted.label_columns]
         return None if self._known is None else self._known.classes
 
     def order_classes(self, found: Iterable[str]) -> Sequence[tuple[str, str]]:
@@ -103,8 +111,9 @@ class Folder(Dataset):
         if isinstance(unit, ListingUnit) and self._wanted.listing is not None:
             self.attributes = unit.attributes
             listing = self._listing(raw / self._wanted.listing)
-            tables = listing.tables(raw, unit.top, unit.attributes, packed=unit.packed)
-            return Scanned(tables=tables)
+            counts: Counter[str] = Counter()  # of what the tables leave out, when they are read
+            tables = listing.tables(raw, unit.top, unit.attributes, counts, packed=unit.packed)
+            return Scanned(tables=tables, counts=counts)
         if not isinstance(unit, ContainerUnit):
             raise TypeError(f"a unit of another data set: {unit!r}")
         return self._scan_containers(raw, unit)

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import stat
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
@@ -20,6 +21,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from dataprep.datasets.base import Attribute, refuse_reserved
 from dataprep.datasets.folder.options import FolderOptions
@@ -29,12 +31,17 @@ from dataprep.errors import SourceError
 from dataprep.system.messages import printable, some_of, unreadable
 from dataprep.tables.arrow import ATTRIBUTE, MOST_ATTRIBUTES
 from dataprep.tables.database import identifier, open_database
+from dataprep_schemas.tables import CAPTIONS, UNCERTAIN
 
 _ROWS: Final = 1 << 17  # rows at once
 _CELLS: Final = 1 << 17  # distinct cells that are remembered
-_MEANINGS: Final = ("path", "label", "split", "size", "group")  # of columns
+_MEANINGS: Final = ("path", "label", "split", "size", "group", "caption")  # of columns
 _LOOKS: Final = 16  # files looked up at once: on a network each takes a while
 _MARK: Final = "attribute "  # before the name of an attribute, where columns have their meanings
+_CLASS: Final = "class "  # likewise, of a class that is a column
+# What cells of such a column mean, as text.
+_SAID: Final = {"": 0, "0": 0, "0.0": 0, "1": 1, "1.0": 1, "-1": -1, "-1.0": -1}
+_LEFT_OUT: Final = "images with an uncertain label, left out (--uncertain exclude)"
 
 # As `clean_path` does; null where that refuses a path.
 _KEY: Final = r"""case
@@ -76,7 +83,8 @@ class Listing:
 
     Attributes:
         file: what it is read through.
-        columns: names of its columns by what they say: path, label, split, size, group.
+        columns: names of its columns by what they say: path, label, split, size, group, caption;
+            and of those that are classes.
 
     Raises:
         SourceError: it is unreadable, or its columns are not what the options say.
@@ -93,33 +101,51 @@ class Listing:
     def attributes(self) -> tuple[Attribute, ...]:
         """What its columns say of each image: whole numbers, where all cells are, or text.
 
+        And, if any are kept, which of its labels are uncertain.
+
         Raises:
             SourceError: it cannot be read, or a column has the name of one of dataprep's own.
         """
-        if not self._own:
+        keeps = self._options.label_columns and self._options.uncertain == "keep"
+        if not (self._own or keeps):
             return ()
-        whole = ", ".join(
+        whole = [
             f"coalesce(bool_and(regexp_full_match(trim({cell}), '(-?[0-9]{{1,18}})?'))"
             f" and bool_or(trim({cell}) <> ''), false)"
             for cell in map(_marked, self._own)
-        )
+        ]
+        cells = [identifier(f"{_CLASS}{name}") for name in self._options.label_columns if keeps]
+        uncertain = " or ".join(f"trim({cell}) in ('-1', '-1.0')" for cell in cells)
+        whole += [f"coalesce(bool_or({uncertain or 'false'}), false)"]
         with open_database(None, [self.file.path]) as database, self.file.explaining():
             query, values = self._cells()
-            row = database.execute(f"select {whole} from ({query}) where not blank", values)
-            kinds = row.fetchone() or ()
+            query = f"select {', '.join(whole)} from ({query}) where not blank"
+            *kinds, has_uncertain = database.execute(query, values).fetchone() or (False,)
         found = tuple(
             Attribute(name, "int" if kind else "text")
             for name, kind in zip(self._own, kinds, strict=True)
         )
         refuse_reserved(found, f"{self.file.name}: --attribute_columns")
-        return found
+        if has_uncertain and UNCERTAIN[0] in self._own:
+            raise SourceError(
+                f"{self.file.name}: --attribute_columns {UNCERTAIN[0]}: what is uncertain in "
+                "--label_columns gets that name; leave it out"
+            )
+        return (*found, *[Attribute(*UNCERTAIN)] * has_uncertain)
 
     def tables(
-        self, raw: Path, top: str, attributes: Sequence[Attribute], *, packed: bool
+        self,
+        raw: Path,
+        top: str,
+        attributes: Sequence[Attribute],
+        counts: Counter[str],
+        *,
+        packed: bool,
     ) -> Iterator[pa.Table]:
         """Its rows as rows of the index.
 
         Args:
+            counts: gets how many rows are left out, and why.
             packed: whether the images are in archives: then the rows say what is listed.
                 Otherwise they are images, or files that are missing.
 
@@ -130,7 +156,11 @@ class Listing:
             f", nullif(trim({_marked(attribute.name)}), '')"
             f"{'::bigint' if attribute.kind == 'int' else ''} as {_marked(attribute.name)}"
             for attribute in attributes
+            if attribute.name in self._own
         )
+        own += ", caption" * ("caption" in self.columns)
+        for name in self._options.label_columns:
+            own += f", {identifier(f'{_CLASS}{name}')}"
         first = 0
         empty = True
         with (
@@ -144,6 +174,8 @@ class Listing:
                 cells = pa.table(batch).append_column("row", pa.array(rows))
                 cells = cells.filter(pc.invert(cells["blank"]))
                 empty = empty and not len(cells)
+                if self._options.label_columns:
+                    cells = self._labelled(cells, counts)
                 listed = self._listed(cells, attributes)
                 if packed:
                     yield _with(listed.drop("size"), status="listed", container=self.file.name)
@@ -162,7 +194,8 @@ class Listing:
         """A query for the cells of its columns, and its parameters."""
         wanted = {meaning: self.columns.get(meaning, "") for meaning in _MEANINGS}
         wanted |= {f"{_MARK}{attribute}": name for attribute, name in self._own.items()}
-        return self.file.cells(wanted, as_json=("label",))
+        wanted |= {f"{_CLASS}{name}": name for name in self._options.label_columns}
+        return self.file.cells(wanted, as_json=("label", "caption"))
 
     def _query(self, more: str, top: Path) -> tuple[str, dict[str, object]]:
         """The rows as the rules have them, null where one is broken, and more columns.
@@ -201,16 +234,42 @@ class Listing:
         split = cells["split"]
         if "split" in self.columns:
             split = self._by_cell(cells, "split", split_name, pa.string())
-        return pa.table(
-            {
-                "key": cells["key"],
-                "split": split,
-                "labels": self._by_cell(cells, "label", self._labels, pa.list_(pa.string())),
-                "group": cells["group"],
-                "size": cells["size"],
-                **{attribute.name: cells[f"{_MARK}{attribute.name}"] for attribute in attributes},
-            }
-        )
+        texts = pa.list_(pa.string())
+        if self._options.label_columns:
+            labels = cells["labels"]
+        else:
+            labels = self._by_cell(cells, "label", self._labels, texts)
+        found = {"key": cells["key"], "split": split, "labels": labels}
+        found |= {name: cells[name] for name in ("group", "size")}
+        found |= {attribute.name: cells[f"{_MARK}{attribute.name}"] for attribute in attributes}
+        if "caption" in self.columns:
+            found[CAPTIONS[0]] = self._by_cell(cells, "caption", self._captions_of, texts)
+        return pa.table(found)
+
+    def _labelled(self, cells: pa.Table, counts: Counter[str]) -> pa.Table:
+        """With the labels that the columns of classes say, and those that are uncertain."""
+        classes, said = self._options.label_columns, pa.array([*_SAID])
+        marks = np.empty((len(cells), len(classes)), np.int8)
+        for place, name in enumerate(classes):
+            column = pc.utf8_trim_whitespace(pc.fill_null(cells[f"{_CLASS}{name}"], ""))
+            found = pc.index_in(column, said)
+            if found.null_count:
+                at = pc.index(found.is_null(), True).as_py()
+                raise self.file.wrong(
+                    cells["row"][at].as_py(),
+                    f"{name} {column[at].as_py()}: expected 1, 0, -1 or nothing",
+                )
+            marks[:, place] = np.array([*_SAID.values()])[found.to_numpy()]
+        uncertain = marks == -1
+        if self._options.uncertain == "exclude":
+            kept = ~uncertain.any(axis=1)
+            counts[_LEFT_OUT] += int((~kept).sum())
+            cells, marks, uncertain = cells.filter(pa.array(kept)), marks[kept], uncertain[kept]
+        positive = (marks == 1) | (uncertain & (self._options.uncertain == "positive"))
+        joined = pc.binary_join(_named(uncertain, classes), "|")
+        joined = pc.if_else(pc.equal(joined, ""), None, joined)
+        columns = {"labels": _named(positive, classes), f"{_MARK}{UNCERTAIN[0]}": joined}
+        return _with(cells, **columns)
 
     def _by_cell(
         self, cells: pa.Table, name: str, rule: Callable[[str], Any], kind: pa.DataType
@@ -256,6 +315,14 @@ class Listing:
             raise ValueError("a label twice in one cell, expected names of classes, each once")
         return tuple(sorted(labels))
 
+    def _captions_of(self, cell: str) -> tuple[str, ...] | None:
+        """The texts in a cell; None if there are none."""
+        value = json.loads(cell) if cell and self.file.has_json else cell
+        texts = value if isinstance(value, list) else [value]
+        if not all(text is None or isinstance(text, str) for text in texts):
+            raise ValueError("expected a text, or a list of texts")
+        return tuple(filter(None, (text.strip() for text in texts if text))) or None
+
     def _look_up(self, raw: Path, listed: pa.Table) -> Iterator[pa.Table]:
         """The files that are there, and those that are not."""
         paths = listed["container"].to_pylist()
@@ -279,14 +346,17 @@ def _find_columns(file: ListFile, options: FolderOptions) -> dict[str, str]:
     split = options.split_column
     columns = {
         "path": "path" if plain else options.path_column,
-        "label": "label" if plain else options.label_column,
+        "label": "" if options.label_columns else "label" if plain else options.label_column,
         "split": split if split is not None else "split" if "split" in file.columns else "",
         "size": "size" if "size" in file.columns else "",
         "group": "" if options.group_by in ("path", "folder") else options.group_by,
+        "caption": options.caption_column,
+        **{f"{_CLASS}{name}": name for name in options.label_columns},
     }
     columns = {meaning: name for meaning, name in columns.items() if name}
     for meaning, name in columns.items():
-        file.require(name, "group_by" if meaning == "group" else f"{meaning}_column")
+        option = "group_by" if meaning == "group" else f"{meaning}_column"
+        file.require(name, "label_columns" if meaning.startswith(_CLASS) else option)
     if "split" in columns and options.cut is not None:
         raise SourceError(
             f"{file.name} has a column {printable(columns['split'])}, and --fractions would cut "
@@ -315,6 +385,13 @@ def _attribute_columns(
     for name in own:
         file.require(name, "attribute_columns")
     return columns
+
+
+def _named(chosen: NDArray[np.bool_], classes: Sequence[str]) -> pa.ListArray:
+    """The names of the classes that each row has, as lists."""
+    ends = np.concatenate([[0], chosen.sum(axis=1).cumsum()]).astype(np.int32)
+    names = pa.array(classes, pa.string()).take(pa.array(chosen.nonzero()[1]))
+    return pa.ListArray.from_arrays(pa.array(ends), names)
 
 
 def _marked(attribute: str) -> str:

@@ -42,6 +42,23 @@ OPTIONS: Final = (
         metavar="TEXT",
     ),
     Option(
+        "label_columns",
+        "The listing's columns that are classes, in this order: 1 where an image has it, 0 or "
+        "nothing where not, -1 where that is uncertain. An image may have any number.",
+        metavar="NAME,...",
+    ),
+    Option(
+        "uncertain",
+        "What a -1 in --label_columns becomes: keep: -1 in `records.labels`; or positive, "
+        "negative; exclude: the image is left out.  [default: keep]",
+        choices=("keep", "positive", "negative", "exclude"),
+    ),
+    Option(
+        "caption_column",
+        "The listing's column of captions: a text, or, in JSON lines and Parquet, a list of them.",
+        metavar="NAME",
+    ),
+    Option(
         "attribute_columns",
         "The listing's columns that are kept as attributes of each image, such as age,sex; or all "
         "that are not used otherwise.",
@@ -112,7 +129,10 @@ OPTIONS: Final = (
 NO_LISTING: Final = "none"
 """The value of ``--listing`` that says that folders tell the classes."""
 
-_NEED_LISTING: Final = ("split_column", "label_separator", "no_label", "attribute_columns")
+_NEED_LISTING: Final = (
+    *("split_column", "label_separator", "no_label", "label_columns", "caption_column"),
+    "attribute_columns",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +144,8 @@ class FolderOptions:
             folders tell the classes.
         listing_ruled_out: whether the user said that there is none.
         split_column: None: ``split``, if there is one; empty: none.
+        label_columns: each is a class; empty: `label_column` names them.
+        uncertain: what becomes of a -1 there.
         attribute_columns: ``("all",)``: all that are not used otherwise.
         inside: empty for the top.
         cut: how to cut the images into splits; None: they are not cut.
@@ -137,6 +159,9 @@ class FolderOptions:
     split_column: str | None
     label_separator: str
     no_label: str
+    label_columns: tuple[str, ...]
+    uncertain: str
+    caption_column: str
     attribute_columns: tuple[str, ...]
     inside: str
     class_from: str
@@ -163,7 +188,6 @@ def parse_options(options: Mapping[str, str]) -> FolderOptions:
         UsageError: a value is not understood, or two contradict each other.
     """
     seed = parse_seed("split_seed", options["split_seed"])
-    columns = options.get("attribute_columns", "").split(",")
     parsed = FolderOptions(
         listing=_listing(options),
         listing_ruled_out=options.get("listing") == NO_LISTING,
@@ -172,7 +196,10 @@ def parse_options(options: Mapping[str, str]) -> FolderOptions:
         split_column=options.get("split_column"),
         label_separator=options.get("label_separator", ""),
         no_label=options.get("no_label", ""),
-        attribute_columns=tuple(filter(None, map(str.strip, columns))),
+        label_columns=_names(options, "label_columns"),
+        uncertain=options.get("uncertain", "keep"),
+        caption_column=options.get("caption_column", ""),
+        attribute_columns=_names(options, "attribute_columns"),
         inside=_checked(clean_path, "inside", options["inside"]) if "inside" in options else "",
         class_from=options["class_from"],
         classes=Path(options["classes"]) if "classes" in options else None,
@@ -191,6 +218,7 @@ def parse_options(options: Mapping[str, str]) -> FolderOptions:
             "--splits_from with --stratify none: there a hash alone sends each image somewhere; "
             "leave one of them out"
         )
+    _check_label_columns(options, parsed.label_columns)
     if parsed.listing is None and parsed.group_by not in ("path", "folder"):
         raise UsageError(
             f"--group_by {printable(parsed.group_by)}: without --listing there are no columns; "
@@ -211,6 +239,26 @@ def _listing(options: Mapping[str, str]) -> Path | None:
             f"{', '.join(FORMATS)}; rename it"
         )
     return path.absolute() if path.exists() else path
+
+
+def _names(options: Mapping[str, str], option: str) -> tuple[str, ...]:
+    return tuple(filter(None, map(str.strip, options.get(option, "").split(","))))
+
+
+def _check_label_columns(options: Mapping[str, str], columns: tuple[str, ...]) -> None:
+    if not columns and "uncertain" in options:
+        raise UsageError("--uncertain needs --label_columns, whose -1 it is about")
+    others = [name for name in ("label_separator", "no_label", "classes") if name in options]
+    others += ["label_column"] * (options["label_column"] != "label")
+    if columns and others:
+        raise UsageError(
+            f"--{others[0]} with --label_columns, which are the classes; leave one of them out"
+        )
+    if len({*columns}) < len(columns) or any("|" in name for name in columns):
+        raise UsageError(
+            f"--label_columns {printable(','.join(columns))}: expected each column once, without "
+            "| in its name; rename it in the listing"
+        )
 
 
 def _checked(rule: Callable[[str], str], option: str, text: str) -> str:
