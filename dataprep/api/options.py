@@ -284,7 +284,7 @@ def _images() -> list[Option]:
         "Take away what images have beside pixels, such as names, places, comments and thumbnails; "
         "colour profiles and the orientation stay."
     )
-    depth = "Bits per grey value. keep: 16-bit grey PNGs stay 16-bit."
+    depth = "Bits per sample. keep: what has 16, or a DICOM more than 8, is stored as PNG of 16."
     size = "256: the shorter side; 320x256: exactly WIDTHxHEIGHT."
     crop = "After resizing, crop a centred square."
     most = "Reject image files that are larger."

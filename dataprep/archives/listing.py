@@ -12,12 +12,11 @@ from dataprep.rows import Ignored, Member, Packing, Row
 
 _IMAGES: Final = (
     *(".jpeg", ".jpg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif"),
-    *(".avif", ".jp2", ".j2k"),
+    *(".avif", ".heic", ".heif", ".jp2", ".j2k", ".jxl"),
 )
 # Images that are not read: they count for --max_bad, where leaving them out would be silent.
 _UNREAD_IMAGES: Final = (
-    *(".cr2", ".dcm", ".dng", ".heic", ".heif", ".jfif", ".jpe", ".jxl", ".nef", ".pbm", ".pgm"),
-    ".ppm",
+    *(".cr2", ".dcm", ".dng", ".jfif", ".jpe", ".nef", ".pbm", ".pgm", ".ppm"),
 )
 _ALL: Final = (*_IMAGES, *_UNREAD_IMAGES)
 # Left behind by macOS archivers, ext4's fsck and Synology's indexer.

@@ -114,9 +114,8 @@ class Recipe:
             uint8 pixels in (height, width, channel) order, whatever came in.
         passes: the formats that ``encoding="keep"`` keeps, in any order. Of PNG, 8-bit grey
             and RGB pass byte for byte; the rest is re-encoded as such.
-        depth: ``8`` keeps the high byte of 16-bit samples; ``keep`` leaves 16-bit grey PNG as
-            it is, or changes its size in 16 bits, and lets 16-bit RGB PNG pass if nothing
-            changes. Whatever becomes RGB by `color`, or is changed and not grey, gets 8 bits.
+        depth: ``8`` keeps the high byte of 16-bit samples; ``keep`` leaves 16-bit PNG as it is,
+            or changes it in 16 bits.
         color: number of channels to store: 3 (``rgb``), 1 (``gray``) or as found.
         exif: ``auto`` turns images upright by their EXIF orientation where they are encoded anew,
             which loses the tag; those that pass keep it. ``apply`` encodes all anew that are not

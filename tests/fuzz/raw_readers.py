@@ -15,7 +15,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+from imagecodecs import jpegxl_encode, tiff_encode
 from PIL import Image
 from pyarrow import parquet
 
@@ -28,6 +30,7 @@ from dataprep.datasets.lists import load_class_list
 from dataprep.errors import DataprepError
 from dataprep.images import Recipe, Resize, prepare
 from tests.images.files import HAS_AVIF
+from tests.images.heic_files import PLAIN, TURNED
 
 NEXT = b"\n=== next file ===\n"
 """Between the files of an input that has several."""
@@ -207,6 +210,14 @@ def others() -> list[bytes]:
         picture(form="TIFF", compression="jpeg"),
         picture(form="TIFF", mode="L", compression="tiff_adobe_deflate"),
     ]
+
+
+def extras() -> list[bytes]:
+    noise = np.frombuffer(Random(0).randbytes(12 * 16 * 8), np.uint16).reshape(12, 16, 4)
+    deep, flat = noise[..., :3], noise.astype(np.uint8)
+    lossless = [jpegxl_encode(it, lossless=True) for it in (flat, flat[..., 0], deep)]
+    plain = jpegxl_encode(flat[..., :3], level=80, usecontainer=False)
+    return [PLAIN, TURNED, *lossless, plain, tiff_encode(deep)]
 
 
 def sealed_png(data: bytes) -> bytes:
