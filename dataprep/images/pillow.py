@@ -131,7 +131,7 @@ def kind_of(data: bytes) -> str:
     if data.startswith(jxl.MAGIC):
         return "JPEG XL"
     raise ImageError(
-        "not a JPEG, PNG, GIF, BMP, TIFF, WebP, AVIF, HEIC, JPEG 2000 or JPEG XL image: "
+        "not a JPEG, PNG, GIF, BMP, TIFF, WebP, AVIF, HEIC, JPEG 2000, JPEG XL or DICOM image: "
         f"{len(data)} bytes starting with {data[:12]!r}"
     )
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import features
 
-from dataprep.images import exif, jpeg, pillow, pixels, png
+from dataprep.images import dicom, exif, jpeg, pillow, pixels, png
 from dataprep.images.decode import orientation_of
 from dataprep.images.fingerprint import small_grey
 from dataprep.images.pixels import WHOLE, Box, Level, Pixels
@@ -24,7 +24,7 @@ from dataprep.images.statistics import Measured, histogram_of
 
 Format: TypeAlias = Literal["JPEG", "PNG", "RAW"]
 
-_EXTRAS = ("pi-heif", "imagecodecs")
+_EXTRAS = ("pi-heif", "imagecodecs", "pydicom")
 _CHANNELS = {"keep": (1, 3), "rgb": (3,), "gray": (1,)}
 
 
@@ -84,9 +84,9 @@ def prepare(data: bytes, recipe: Recipe) -> Prepared:
     A good JPEG of 1 or 3 components passes through byte for byte, metadata included, unless
     the recipe changes its pixels or encoding; so does a grey or RGB PNG if the recipe's `passes`
     has PNG. Anything re-encoded is turned upright, and loses its metadata. CMYK JPEG, PNG, GIF,
-    BMP, TIFF, WebP, AVIF, HEIC, JPEG 2000 and JPEG XL are recognised by content and become what
-    `Recipe.target` says. The result depends on the arguments and `codec_versions` only; threads may
-    call this at once.
+    BMP, TIFF, WebP, AVIF, HEIC, JPEG 2000, JPEG XL and DICOM are recognised by content and become
+    what `Recipe.target` says. The result depends on the arguments and `codec_versions` only;
+    threads may call this at once.
 
     Raises:
         dataprep.errors.ImageError: the image cannot be used; the message is the reason.
@@ -95,6 +95,8 @@ def prepare(data: bytes, recipe: Recipe) -> Prepared:
         return _prepare_jpeg(data, recipe)
     if data.startswith(png.MAGIC):
         return _prepare_png(data, recipe)
+    if dicom.is_dicom(data):
+        return _prepare_dicom(data, recipe)
     return _prepare_other(data, pillow.kind_of(data), recipe)
 
 
@@ -157,6 +159,13 @@ def _unusual(header: Header, recipe: Recipe, *, plain: bool) -> str:
     return "" if target == "RAW" and plain else _misplaced(kind, recipe)
 
 
+def _prepare_dicom(data: bytes, recipe: Recipe) -> Prepared:
+    deep = recipe.depth == "keep"
+    found, burned = dicom.decode(data, recipe.dicom_window, recipe.max_pixels, deep=deep)
+    warning = dicom.BURNED_IN if burned else None
+    return _store(found, recipe, recipe.target("DICOM"), 1, _misplaced("DICOM", recipe), warning)
+
+
 def _prepare_other(data: bytes, kind: str, recipe: Recipe) -> Prepared:
     found, orientation, several = pillow.decode(data, kind, recipe.max_pixels)
     turn = 1 if recipe.exif == "ignore" else orientation
@@ -196,7 +205,7 @@ def _store(
     seen = pixels.eight_bits(shaped)
     channels = 1 if shaped.ndim == 2 else 3
     color = "grey" if channels == 1 else "RGB"
-    if original.startswith("16-bit"):
+    if original.startswith("16-bit") or shaped.dtype == np.uint16:
         color = f"{8 * shaped.itemsize}-bit {color}"
     if target == "RAW":
         stored, form = pixels.packed(seen).tobytes(), f"stored as {color} pixels"
