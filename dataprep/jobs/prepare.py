@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from dataprep.datasets import Dataset, Found, close_archives
 from dataprep.errors import DatasetError, SinkError, UsageError
+from dataprep.images.dicom import BURNED_IN
 from dataprep.jobs.assigned import config_of, settle_cut
 from dataprep.jobs.commit import finished_shard
 from dataprep.jobs.engine import Engine, Reporter, Workers, working
@@ -174,6 +175,11 @@ def make(raw: RawData, request: Request, grown: SealedSet | None) -> SealedSet |
         parts.delete_copies()
     if deep := count_reasons(job.workspace.records, SHALLOWER):
         report(f"{counted(deep, 'image')} {STORED_WITH_8_BITS}")
+    if burned := count_reasons(job.workspace.records, BURNED_IN):
+        report(
+            f"{counted(burned, 'DICOM image')}: {BURNED_IN}, so text in the pictures may tell of "
+            "people; records.parquet has that in their reason"
+        )
     return made
 
 
