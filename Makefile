@@ -45,6 +45,7 @@ test: setup
 # Slurm: without `make readers`, or where the daemons are not installed, those skip and say so.
 test-all: setup
 	$(if $(wildcard $(MXNET)/.ready),DATAPREP_MXNET_PYTHON=$(abspath $(MXNET)/bin/python)) \
+	$(if $(wildcard $(VENV)-mds/bin/python),DATAPREP_MDS_PYTHON=$(abspath $(VENV)-mds/bin/python)) \
 	$(BIN)/python -m pytest -m "not container" $(PARALLEL)
 
 # With the oldest versions that pyproject.toml promises to work with.

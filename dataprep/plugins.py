@@ -50,12 +50,19 @@ def load_sink(name: str, options: Mapping[str, str] | None = None) -> Sink:
         DataprepError: it is installed but cannot be used; the message says what is missing, or
             what is wrong with it.
     """
-    return cast("Sink", _load(SINKS, name, tuple(sorted((options or {}).items()))))
+    return _sink(name, tuple(sorted((options or {}).items())))
 
 
 def load_dataset(name: str, options: Mapping[str, str] | None = None) -> Dataset:
-    """Construct the data set called ``name``, with values for its options; as `load_sink`."""
-    return cast("Dataset", _load(DATASETS, name, tuple(sorted((options or {}).items()))))
+    """Construct the data set called ``name``, with values for its options.
+
+    Each time a new one: it keeps what it has read, and in a notebook a list may be another by then.
+
+    Raises:
+        UsageError: as `load_sink`.
+        DataprepError: likewise.
+    """
+    return cast("Dataset", _load(DATASETS, name, options or {}))
 
 
 def dataset_class(name: str) -> type[Dataset]:
@@ -64,11 +71,15 @@ def dataset_class(name: str) -> type[Dataset]:
 
 
 @cache
-def _load(group: str, name: str, options: tuple[tuple[str, str], ...]) -> object:
+def _sink(name: str, options: tuple[tuple[str, str], ...]) -> Sink:
+    return cast("Sink", _load(SINKS, name, dict(options)))
+
+
+def _load(group: str, name: str, options: Mapping[str, str]) -> object:
     point = _find(group, name)
     kind = _plugin_class(point)
     try:
-        return kind(**dict(options))
+        return kind(**options)
     except DataprepError:
         raise
     except Exception as error:
@@ -76,7 +87,7 @@ def _load(group: str, name: str, options: tuple[tuple[str, str], ...]) -> object
 
 
 # Tests install and remove plugins while they run.
-load_sink.cache_clear = _load.cache_clear  # type: ignore[attr-defined]
+load_sink.cache_clear = _sink.cache_clear  # type: ignore[attr-defined]
 
 
 def _plugin_class(point: EntryPoint) -> type:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, BinaryIO, Literal
 
 import msgspec
 
@@ -40,7 +40,9 @@ class Row(msgspec.Struct, frozen=True):
             Empty where there are no groups, and in the rows that workers get.
         packing: how the bytes lie in the container; empty if as they are. ``("stored", CRC-32)``
             or ``("deflate", compressed size, CRC-32)`` in a zip archive; ``("gzip", name)`` in a
-            gzip archive, whose restart points are in the index under that name.
+            gzip archive, whose restart points are in the index under that name; ``("recordio",
+            framed size)`` of a record in several parts, 8 bytes before the offset; ``("copy",
+            name)`` of an image that the scan has copied into that file of the index.
         container_mtime: the modification time of the container when it was scanned, in nanoseconds
             since 1970: reading from it refuses what was changed since. 0 if nobody looked.
         captions: texts that describe it.
@@ -123,6 +125,8 @@ class Scanned:
         tables: rows of the table ``index`` (`dataprep_schemas.tables`) as they are, for units
             that are tables themselves; read once, so it may be an iterator. Missing columns are
             null.
+        copy: copies images that cannot be read where they lie into a file of the index, and returns
+            what the unit holds, instead of all this; None: there are none.
     """
 
     rows: Mapping[str, Sequence[Row]] = field(default_factory=dict)
@@ -133,3 +137,4 @@ class Scanned:
     restarts: bytes = b""
     members: Sequence[Member] = ()
     tables: Iterable[pa.Table] = ()
+    copy: Callable[[BinaryIO], Scanned] | None = None

@@ -78,6 +78,7 @@ class PrepareOptions(JobOptions, total=False):
     check: Literal["header", "bitstream", "pixels"] | None
     filter: Literal["box", "bilinear", "bicubic", "lanczos"] | None
     depth: Literal["8", "keep"] | None
+    dicom_window: str | None
     max_image_bytes: int | None
     exif: Literal["auto", "apply", "ignore"] | None
     strip_metadata: bool | None

@@ -284,7 +284,8 @@ def _images() -> list[Option]:
         "Take away what images have beside pixels, such as names, places, comments and thumbnails; "
         "colour profiles and the orientation stay."
     )
-    depth = "Bits per grey value. keep: 16-bit grey PNGs stay 16-bit."
+    depth = "Bits per sample. keep: what has 16, or a DICOM more than 8, is stored as PNG of 16."
+    window = "Of DICOM. file: the window or table it names; full: all values; or CENTER,WIDTH."
     size = "256: the shorter side; 320x256: exactly WIDTHxHEIGHT."
     crop = "After resizing, crop a centred square."
     most = "Reject image files that are larger."
@@ -298,6 +299,7 @@ def _images() -> list[Option]:
         choice("check", ["header", "bitstream", "pixels"], "bitstream", check),
         option("filter", antialiasing, metavar=filters, default="bicubic", rare=True),
         choice("depth", ["8", "keep"], "8", depth, rare=True),
+        option("dicom_window", window, default="file", metavar="WINDOW", rare=True),
         option("max_image_bytes", most, type=int, default=256 << 20, metavar="BYTES", rare=True),
         choice("exif", ["auto", "apply", "ignore"], "auto", exif, rare=True),
         flag("strip_metadata", strip),

@@ -12,13 +12,10 @@ from dataprep.rows import Ignored, Member, Packing, Row
 
 _IMAGES: Final = (
     *(".jpeg", ".jpg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif"),
-    *(".avif", ".jp2", ".j2k"),
+    *(".avif", ".heic", ".heif", ".jp2", ".j2k", ".jxl", ".dcm", ".dicom", ".dic"),
 )
 # Images that are not read: they count for --max_bad, where leaving them out would be silent.
-_UNREAD_IMAGES: Final = (
-    *(".cr2", ".dcm", ".dng", ".heic", ".heif", ".jfif", ".jpe", ".jxl", ".nef", ".pbm", ".pgm"),
-    ".ppm",
-)
+_UNREAD_IMAGES: Final = (*(".cr2", ".dng", ".jfif", ".jpe", ".nef", ".pbm", ".pgm", ".ppm"),)
 _ALL: Final = (*_IMAGES, *_UNREAD_IMAGES)
 # Left behind by macOS archivers, ext4's fsck and Synology's indexer.
 _CLUTTER_FOLDERS: Final = frozenset({"__MACOSX", "lost+found", "@eaDir"})

@@ -94,6 +94,11 @@ class ByteStream(io.BufferedIOBase):
     def reach(self, offset: int) -> int:
         """How many of the first `offset` bytes there are."""
 
+    def read_at(self, offset: int, size: int) -> bytes:
+        """So many bytes at a place; fewer only at the end."""
+        self._position = offset
+        return self.read(size)
+
     @abstractmethod
     def _fetch(self, size: int, /) -> None:
         """Have so many bytes from the position on in `_data`, or all there are."""

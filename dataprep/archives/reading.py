@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from dataprep.archives.open_files import Descriptor, read_at
-from dataprep.errors import ImageError, SourceError
+from dataprep.errors import ImageError, SinkError, SourceError
 from dataprep.rows import Row
 from dataprep.system.messages import printable, unreadable
 from dataprep.system.regular_files import open_descriptor
@@ -66,6 +66,10 @@ def read_image(raw: Path, row: Row, index: Path | None = None, *, most: int | No
                 packed = _read_member(archive, row, size)
                 unpacker = zlib.decompressobj(_RAW_DEFLATE)
                 return _checked(row, unpacker.decompress(packed, row.size + 1), crc)
+            case ("recordio", int(size)):
+                return _read_parts(archive, row, size)
+            case ("copy", name):
+                return _read_member(_open_archive(f"{index}/{name}"), row, row.size)
         return _read_gzip(archive, index, row)
     except zlib.error as error:
         raise _damaged(row, str(error)) from error
@@ -142,6 +146,19 @@ def _read_member(archive: Descriptor, row: Row, size: int) -> bytes:
             f"{os.fstat(archive.number).st_size} bytes",
         )
     return data
+
+
+def _read_parts(archive: Descriptor, row: Row, size: int) -> bytes:
+    """An image of RecordIO whose record is cut; it is the record's end."""
+    from dataprep.archives.recordio import PART_HEADER, unframe  # late: it loads numpy
+
+    try:
+        record = unframe(read_at(archive.number, row.offset - PART_HEADER.size, size))
+    except (SinkError, LookupError) as error:
+        raise _damaged(row, str(error)) from error
+    if len(record) < row.size:
+        raise _damaged(row, f"its record has {len(record)} bytes")
+    return record[len(record) - row.size :]
 
 
 def _checked(row: Row, data: bytes, crc: int | str) -> bytes:

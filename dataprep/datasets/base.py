@@ -8,7 +8,7 @@ every option, format and guarantee that the shipped data sets have.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -77,6 +77,11 @@ class ScanUnit:
         """The name, in the index, of the restart points if the unit is a gzip archive."""
         return f"{self.name}.restarts"
 
+    @property
+    def copy_name(self) -> str:
+        """The name, in the index, of the images that are copied from the unit."""
+        return f"{self.name}.images"
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -88,6 +93,8 @@ class Found:
         splits: the splits that scanning will find, in the order they are prepared; None if only
             scanning can tell.
         official_counts: how many images each split of the complete data set has, where known.
+        copied: bytes of images that scanning copies into the index, since they cannot be read in
+            place.
         whole: whether anything in the raw directory may be taken for images, so that no output
             may go there; otherwise only what the units' containers are in.
     """
@@ -96,7 +103,23 @@ class Found:
     units: tuple[ScanUnit, ...]
     splits: tuple[str, ...] | None
     official_counts: Mapping[str, int] = field(default_factory=dict)
+    copied: int = 0
     whole: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Classes:
+    """Which classes there are of a data set whose scan calls them otherwise.
+
+    Attributes:
+        classes: (identifier, name), in the order of their index.
+        identifiers: the identifier of what the scan has in `Scanned.classes`.
+        reason: how that is known, for the terminal; empty if it is plain.
+    """
+
+    classes: Sequence[tuple[str, str]]
+    identifiers: Mapping[str, str]
+    reason: str = ""
 
 
 def refuse_reserved(attributes: Iterable[Attribute], place: str) -> None:
@@ -230,6 +253,14 @@ class Dataset(ABC):
     def order_classes(self, found: Iterable[str]) -> Sequence[tuple[str, str]]:
         """The classes that scanning found, as (identifier, name), in the order of their index."""
         return [(name, name) for name in sorted(found)]
+
+    def name_classes(self, found: Collection[str]) -> Classes | None:
+        """The classes of what scanning found, where it cannot tell their identifiers.
+
+        None: it can, and `order_classes` orders them.
+        """
+        del found
+        return None
 
     @abstractmethod
     def find(self, raw: Path, splits: Sequence[str] | None) -> Found:

@@ -21,7 +21,7 @@ except ModuleNotFoundError:  # there are wheels for x86-64 only, as of 4.0.1
 # uint8: (height, width) is grey, (height, width, 3) is RGB. In C order, or RGB with a spare byte
 # behind each pixel, see `padded`.
 Pixels: TypeAlias = NDArray[np.uint8]
-# What decoders give: uint8, or grey in uint16.
+# What decoders give: uint8 or uint16.
 Levels: TypeAlias = NDArray[Any]
 # What can be reshaped, likewise.
 Level = TypeVar("Level", np.uint8, np.uint16)
@@ -111,21 +111,29 @@ def resized(pixels: NDArray[Level], size: tuple[int, int], name: Filter) -> NDAr
     that is everywhere stays itself.
 
     Args:
-        pixels: uint8, or grey in uint16.
+        pixels: uint8 or uint16.
         size: in pixels, at least 1.
 
     Returns:
         New pixels; RGB may be `padded`.
     """
+    deep = pixels.dtype == np.uint16
     if fast is None:
+        if deep and pixels.ndim == 3:  # which Pillow has no mode for
+            return np.stack([resized(pixels[:, :, at], size, name) for at in range(3)], axis=2)
         scaled = Image.fromarray(packed(pixels)).resize(size, Image.Resampling[name.upper()])
         return np.asarray(scaled)
     height, width = pixels.shape[:2]
-    if pixels.dtype == np.uint16:
-        deep = fast.ImageData(width, height, fast.PixelType.U16, pixels.tobytes())
-        scaled = fast.ImageData(*size, fast.PixelType.U16)
-        fast.Resizer().resize(deep, scaled, _FILTERS[name])
-        return np.frombuffer(scaled.get_buffer(), pixels.dtype).reshape(size[::-1])
+    if deep:
+        kind = fast.PixelType.U16 if pixels.ndim == 2 else fast.PixelType.U16x3
+        source, target = (
+            fast.ImageData(width, height, kind, pixels.tobytes()),
+            fast.ImageData(*size, kind),
+        )
+        fast.Resizer().resize(source, target, _FILTERS[name])
+        return np.frombuffer(target.get_buffer(), pixels.dtype).reshape(
+            *size[::-1], *pixels.shape[2:]
+        )
     whole = padded(pixels)
     found = np.empty((*size[::-1], 4)[: pixels.ndim], pixels.dtype)
     if pixels.ndim == 2:
@@ -214,6 +222,9 @@ def recolored(pixels: NDArray[Level], color: Color) -> NDArray[Level]:
     """
     if color == "rgb" and pixels.ndim == 2:
         return np.repeat(pixels[:, :, np.newaxis], 3, axis=2)
+    if color == "gray" and pixels.ndim == 3 and pixels.dtype == np.uint16:
+        weighted = pixels.astype(np.uint32) @ np.array([19595, 38470, 7471], np.uint32)
+        return ((weighted + 32768) >> 16).astype(pixels.dtype)
     if color == "gray" and pixels.ndim == 3:
         return np.asarray(Image.fromarray(packed(pixels)).convert("L"))
     return pixels

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import io
 import re
+import struct
 import zlib
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
+import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 from PIL.PngImagePlugin import PngImageFile
 
 from dataprep.errors import ImageError
 from dataprep.images import exif
-from dataprep.images.pillow import decoding, levels_of
+from dataprep.images.pillow import decoding, levels_of, with_low_bytes
 from dataprep.images.pixels import Level, Levels, packed
 
 MAGIC: Final = b"\x89PNG\r\n\x1a\n"
@@ -140,9 +142,7 @@ def stripped(data: bytes, orientation: int) -> bytes:
             parts.append(data[at:end])
         at = end
     if orientation != 1:
-        body = b"eXIf" + exif.only_orientation(orientation)
-        length, checksum = len(body) - 4, zlib.crc32(body)
-        parts.insert(2, length.to_bytes(4, "big") + body + checksum.to_bytes(4, "big"))
+        parts.insert(2, _chunk(b"eXIf" + exif.only_orientation(orientation)))
     return b"".join(parts)
 
 
@@ -178,8 +178,8 @@ def find_flaw(
 def decode(header: Header, chunks: Chunks) -> Levels:
     """Decode to grey or RGB; alpha is dropped, palettes are looked up.
 
-    Grey of 16 bits stays so; RGB of 16 bits keeps the high byte, as libpng's
-    ``png_set_strip_16`` does, and so does grey with alpha.
+    Of 16 bits all are kept; of grey with alpha the high byte, as libpng's ``png_set_strip_16``
+    does.
 
     Raises:
         ImageError: the file is damaged.
@@ -194,7 +194,11 @@ def _levels(data: bytes, header: Header) -> Levels:
         image.verify()
     with _opened(data, header) as image:
         image.load()
-        return levels_of(image, grey=header.grey)
+        levels = levels_of(image, grey=header.grey)
+    if header.depth < 16 or header.grey:
+        return levels
+    with _opened(data, header) as again:
+        return with_low_bytes(levels, again)
 
 
 def _opened(data: bytes, header: Header) -> PngImageFile:
@@ -205,7 +209,26 @@ def _opened(data: bytes, header: Header) -> PngImageFile:
 
 
 def encode(pixels: NDArray[Level]) -> bytes:
-    """Encode as 8-bit grey or RGB PNG, or 16-bit grey, without metadata."""
+    """Encode as grey or RGB PNG of 8 or 16 bits a sample, without metadata."""
+    if pixels.ndim == 3 and pixels.dtype == np.uint16:  # which Pillow cannot
+        return _encode_deep(pixels)
     buffer = io.BytesIO()
     Image.fromarray(packed(pixels)).save(buffer, "PNG", compress_level=_PNG_LEVEL)
     return buffer.getvalue()
+
+
+def _encode_deep(pixels: NDArray[Any]) -> bytes:
+    """16-bit RGB, every row by the filter Sub (type 1): each byte less that of the pixel before."""
+    height, width = pixels.shape[:2]
+    rows = np.ones((height, 1 + 6 * width), np.uint8)
+    rows[:, 1:] = pixels.astype(">u2").view(np.uint8).reshape(height, 6 * width)
+    rows[:, 7:] -= rows[:, 1:-6]  # modulo 256; numpy minds that they overlap
+    header = struct.pack(">IIBBBBB", width, height, 16, RGB, 0, 0, 0)
+    body = zlib.compress(rows.tobytes(), _PNG_LEVEL)
+    return MAGIC + _chunk(b"IHDR" + header) + _chunk(b"IDAT" + body) + _END
+
+
+def _chunk(body: bytes) -> bytes:
+    """A chunk, of its name and what it holds."""
+    length, checksum = len(body) - 4, zlib.crc32(body)
+    return length.to_bytes(4, "big") + body + checksum.to_bytes(4, "big")

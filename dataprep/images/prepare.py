@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -12,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import features
 
-from dataprep.images import exif, jpeg, pillow, pixels, png
+from dataprep.images import dicom, exif, jpeg, pillow, pixels, png
 from dataprep.images.decode import orientation_of
 from dataprep.images.fingerprint import small_grey
 from dataprep.images.pixels import WHOLE, Box, Level, Pixels
@@ -22,6 +24,7 @@ from dataprep.images.statistics import Measured, histogram_of
 
 Format: TypeAlias = Literal["JPEG", "PNG", "RAW"]
 
+_EXTRAS = ("pi-heif", "imagecodecs", "pydicom")
 _CHANNELS = {"keep": (1, 3), "rgb": (3,), "gray": (1,)}
 
 
@@ -81,9 +84,9 @@ def prepare(data: bytes, recipe: Recipe) -> Prepared:
     A good JPEG of 1 or 3 components passes through byte for byte, metadata included, unless
     the recipe changes its pixels or encoding; so does a grey or RGB PNG if the recipe's `passes`
     has PNG. Anything re-encoded is turned upright, and loses its metadata. CMYK JPEG, PNG, GIF,
-    BMP, TIFF, WebP, AVIF and JPEG 2000 are recognised by content and become what `Recipe.target`
-    says. The result depends on the arguments and `codec_versions` only; threads may call this at
-    once.
+    BMP, TIFF, WebP, AVIF, HEIC, JPEG 2000, JPEG XL and DICOM are recognised by content and become
+    what `Recipe.target` says. The result depends on the arguments and `codec_versions` only;
+    threads may call this at once.
 
     Raises:
         dataprep.errors.ImageError: the image cannot be used; the message is the reason.
@@ -92,6 +95,8 @@ def prepare(data: bytes, recipe: Recipe) -> Prepared:
         return _prepare_jpeg(data, recipe)
     if data.startswith(png.MAGIC):
         return _prepare_png(data, recipe)
+    if dicom.is_dicom(data):
+        return _prepare_dicom(data, recipe)
     return _prepare_other(data, pillow.kind_of(data), recipe)
 
 
@@ -124,11 +129,10 @@ def _prepare_png(data: bytes, recipe: Recipe) -> Prepared:
     pixels.require_size(header.width, header.height, recipe.max_pixels)
     chunks = png.split(data)
     turn = 1 if recipe.exif == "ignore" else exif.orientation_of(chunks.exif)
-    channels, deep = 1 if header.grey else 3, header.depth == 16
-    kept = deep and recipe.depth == "keep"
-    stays_deep = kept and header.color == png.GREY and recipe.color != "rgb"
-    original = _unusual(header, recipe, plain=header.opaque and (header.depth == 8 or stays_deep))
+    channels = 1 if header.grey else 3
+    kept = header.depth == 16 and recipe.depth == "keep"
     plain = header.opaque and (header.depth == 8 or kept)
+    original = _unusual(header, recipe, plain=plain)
     if plain and _passes("PNG", channels, recipe, turn):
         flaw, levels = png.find_flaw(data, header, chunks, decoded=recipe.check != "header")
         if flaw is None:
@@ -140,7 +144,7 @@ def _prepare_png(data: bytes, recipe: Recipe) -> Prepared:
             return _prepared(data, "PNG", size, seen, recipe, grey=grey)
         original = f"{header.name} PNG with {flaw}"
     found = png.decode(header, chunks)
-    levels = found if stays_deep else pixels.eight_bits(found)
+    levels = found if kept else pixels.eight_bits(found)
     return _store(levels, recipe, recipe.target("PNG"), turn, original)
 
 
@@ -155,13 +159,19 @@ def _unusual(header: Header, recipe: Recipe, *, plain: bool) -> str:
     return "" if target == "RAW" and plain else _misplaced(kind, recipe)
 
 
+def _prepare_dicom(data: bytes, recipe: Recipe) -> Prepared:
+    deep = recipe.depth == "keep"
+    found, burned = dicom.decode(data, recipe.dicom_window, recipe.max_pixels, deep=deep)
+    warning = dicom.BURNED_IN if burned else None
+    return _store(found, recipe, recipe.target("DICOM"), 1, _misplaced("DICOM", recipe), warning)
+
+
 def _prepare_other(data: bytes, kind: str, recipe: Recipe) -> Prepared:
     found, orientation, several = pillow.decode(data, kind, recipe.max_pixels)
     turn = 1 if recipe.exif == "ignore" else orientation
     deep = found.dtype == np.uint16
     words = ("16-bit " if deep else "") + kind + (" (its first image)" if several else "")
-    kept = deep and recipe.depth == "keep" and recipe.color != "rgb"
-    levels = found if kept else pixels.eight_bits(found)
+    levels = found if recipe.depth == "keep" else pixels.eight_bits(found)
     return _store(levels, recipe, recipe.target(kind), turn, _misplaced(words, recipe))
 
 
@@ -195,7 +205,7 @@ def _store(
     seen = pixels.eight_bits(shaped)
     channels = 1 if shaped.ndim == 2 else 3
     color = "grey" if channels == 1 else "RGB"
-    if original.startswith("16-bit"):
+    if original.startswith("16-bit") or shaped.dtype == np.uint16:
         color = f"{8 * shaped.itemsize}-bit {color}"
     if target == "RAW":
         stored, form = pixels.packed(seen).tobytes(), f"stored as {color} pixels"
@@ -265,7 +275,7 @@ def codec_versions() -> dict[str, str]:
     # Asking Pillow for a feature it does not know is a warning; older ones know no zlib-ng.
     zlib_ng = features.version("zlib_ng") if "zlib_ng" in features.features else None
     turbo = features.version("libjpeg_turbo")
-    return {
+    found = {
         "pillow": version("pillow"),
         "libjpeg": f"libjpeg-turbo {turbo}" if turbo else f"libjpeg {features.version('jpg')}",
         "simplejpeg": version("simplejpeg"),
@@ -274,4 +284,9 @@ def codec_versions() -> dict[str, str]:
         "webp": str(features.version("webp")),
         "openjpeg": str(features.version("jpg_2000")),
         "avif": str(features.version("avif") if "avif" in features.modules else ""),
+        "python_zlib": zlib.ZLIB_RUNTIME_VERSION,  # of 16-bit RGB PNG
     }
+    for name in _EXTRAS:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found

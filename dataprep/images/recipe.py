@@ -93,6 +93,23 @@ class Resize:
         return self.width if self.height is None else min(self.width, self.height)
 
 
+def parse_window(text: str) -> tuple[float, float] | None:
+    """Centre and width of a window, ``CENTER,WIDTH``; None of ``file`` and ``full``.
+
+    Raises:
+        ValueError: it is none of these.
+    """
+    if text in ("file", "full"):
+        return None
+    number = r"[0-9]{1,9}(?:\.[0-9]{1,9})?"
+    found = re.fullmatch(f"(-?{number}),({number})", str(text))
+    if found is None or float(found[2]) < 1:
+        raise ValueError(
+            "expected file, full, or CENTER,WIDTH such as 40,400, of a width from 1 on"
+        )
+    return float(found[1]), float(found[2])
+
+
 @dataclass(frozen=True, slots=True)
 class Recipe:
     """What to do with every image; the defaults keep good JPEG files byte for byte.
@@ -114,15 +131,16 @@ class Recipe:
             uint8 pixels in (height, width, channel) order, whatever came in.
         passes: the formats that ``encoding="keep"`` keeps, in any order. Of PNG, 8-bit grey
             and RGB pass byte for byte; the rest is re-encoded as such.
-        depth: ``8`` keeps the high byte of 16-bit samples; ``keep`` leaves 16-bit grey PNG as
-            it is, or changes its size in 16 bits, and lets 16-bit RGB PNG pass if nothing
-            changes. Whatever becomes RGB by `color`, or is changed and not grey, gets 8 bits.
+        depth: ``8`` keeps the high byte of 16-bit samples; ``keep`` leaves 16-bit PNG as it is,
+            or changes it in 16 bits.
         color: number of channels to store: 3 (``rgb``), 1 (``gray``) or as found.
         exif: ``auto`` turns images upright by their EXIF orientation where they are encoded anew,
             which loses the tag; those that pass keep it. ``apply`` encodes all anew that are not
             upright; ``ignore`` turns none.
         strip_metadata: take away what JPEG and PNG that pass have beside pixels, but for colour
             profiles and the orientation; what is encoded anew has nothing of the kind anyway.
+        dicom_window: what of a DICOM image's values is shown, from black to white: ``file``, its
+            own window or table, and the full range without one; ``full``; or ``CENTER,WIDTH``.
         max_pixels: reject images that declare, or would become, more pixels than this;
             the default is Pillow's own limit.
         max_image_bytes: reject image files that have more bytes than this, in an archive or out
@@ -141,6 +159,7 @@ class Recipe:
     color: Color = "keep"
     exif: Exif = "auto"
     strip_metadata: bool = False
+    dicom_window: str = "file"
     max_pixels: int = MAX_PIXELS
     max_image_bytes: int = MAX_IMAGE_BYTES
     statistics: Measuring = "off"
@@ -157,6 +176,10 @@ class Recipe:
                 "--depth keep: JPEG and arrays of pixels have 8 bits a sample; use --encoding png "
                 "in a format that holds image files, or --depth 8"
             )
+        try:
+            parse_window(self.dicom_window)
+        except ValueError as error:
+            raise UsageError(f"--dicom_window {self.dicom_window!r}: {error}") from error
         for name, most in _MOST.items():
             value = getattr(self, name)
             if value is not None and not 1 <= value <= most:

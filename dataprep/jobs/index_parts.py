@@ -8,10 +8,13 @@ data that it was made from. The restart points of a gzip archive are in a file b
 from __future__ import annotations
 
 import hashlib
+import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from dataprep.datasets import Dataset, ScanUnit
 from dataprep.errors import SourceError
@@ -25,9 +28,10 @@ from dataprep.system.state_files import (
     read_state,
     write_state,
 )
+from dataprep.tables import Scanned
 from dataprep_schemas.state import IndexPart
 
-_VERSION = 4  # raise it whenever the same scan would be kept in another way
+_VERSION = 5  # raise it whenever the same scan would be kept in another way
 # Of few rows, most of a table's time would go into setting up what saves room.
 _FEW = 1 << 14
 _PLAIN = {"compression": "lz4", "use_dictionary": False, "write_statistics": False}
@@ -45,6 +49,24 @@ class IndexParts:
     def tables(self) -> list[Path]:
         """Where the rows are."""
         return [self.directory / f"{unit.name}.parquet" for unit in self.units]
+
+    def class_names(self) -> set[str]:
+        """Those that scanning found, with images or without."""
+        return {name for part in self.units.values() for name in part.classes}
+
+    def without_copies(self) -> list[ScanUnit]:
+        """Units whose copied images were deleted when a data set was sealed."""
+        return [
+            unit
+            for unit, part in self.units.items()
+            if part.copied and not (self.directory / unit.copy_name).exists()
+        ]
+
+    def delete_copies(self) -> None:
+        """Delete the images that were copied, which nobody needs any more."""
+        for unit, part in self.units.items():
+            if part.copied:
+                (self.directory / unit.copy_name).unlink(missing_ok=True)
 
     def statuses(self) -> Counter[str]:
         """Rows by status."""
@@ -94,7 +116,9 @@ def scan_into(directory: Path, dataset: Dataset, raw: Path, unit: ScanUnit) -> N
 
     # Taken before the scan: a change during it must make the part stale, not valid.
     fingerprint = _fingerprint(dataset, raw, unit)
-    scanned = dataset.scan(raw, unit)
+    scanned, copied = dataset.scan(raw, unit), 0
+    if scanned.copy is not None:
+        scanned, copied = _copied(directory / unit.copy_name, scanned.copy)
     known = dataset.classes()
     classes = scanned.classes or () if known is None else [name for name, _ in known]
     attributes = dataset.own_columns
@@ -119,6 +143,7 @@ def scan_into(directory: Path, dataset: Dataset, raw: Path, unit: ScanUnit) -> N
             fingerprint=fingerprint,
             table=file_sha256(temporary),
             restarts=hashlib.sha256(scanned.restarts).hexdigest() if scanned.restarts else "",
+            copied=copied,
             classes=tuple(classes) if known is None else (),
             statuses=dict(statuses),
             counts=dict(scanned.counts),
@@ -133,6 +158,24 @@ def scan_into(directory: Path, dataset: Dataset, raw: Path, unit: ScanUnit) -> N
         temporary.unlink(missing_ok=True)
 
 
+def _copied(final: Path, copy: Callable[[BinaryIO], Scanned]) -> tuple[Scanned, int]:
+    """Copy images into a file of the index: what the unit holds, and how many bytes these are."""
+    temporary = partial_path(final)
+    try:
+        with temporary.open("wb") as file:
+            scanned = copy(file)
+            # It is not hashed again by every run, so it must be what it is now.
+            file.flush()
+            os.fsync(file.fileno())
+            size = file.tell()
+        temporary.replace(final)
+    except OSError as error:
+        raise storage_error(error, final.parent, f"copying images to {final.name}") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+    return scanned, size
+
+
 def read_part(directory: Path, unit: ScanUnit) -> IndexPart | None:
     """What is kept of a unit; None unless all of it is there, to the last bit."""
     part = read_state(_state_path(directory, unit), IndexPart)
@@ -143,6 +186,8 @@ def read_part(directory: Path, unit: ScanUnit) -> IndexPart | None:
     whole = is_intact(directory / f"{unit.name}.parquet", part.table) and (
         not part.restarts or is_intact(restarts, part.restarts)
     )
+    with suppress(FileNotFoundError):  # a seal deletes them
+        whole = whole and (directory / unit.copy_name).stat().st_size == part.copied
     return part if whole else None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -9,11 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dataprep.datasets import Dataset, Found, close_archives
-from dataprep.errors import DatasetError, UsageError
+from dataprep.errors import DatasetError, SinkError, UsageError
+from dataprep.images.dicom import BURNED_IN
 from dataprep.jobs.assigned import config_of, settle_cut
+from dataprep.jobs.commit import finished_shard
 from dataprep.jobs.engine import Engine, Reporter, Workers, working
 from dataprep.jobs.identity import claim, claim_generation, is_other_job
-from dataprep.jobs.index_parts import check_unchanged, shared_index_directory
+from dataprep.jobs.index_parts import check_unchanged, forget_part, shared_index_directory
 from dataprep.jobs.job import Job, SplitJob, choose_shard_count, describe_splits, kept_info
 from dataprep.jobs.raw_images import STORED_WITH_8_BITS, RawImages
 from dataprep.jobs.request import Request, absolute, check_splits, describe_examples, settle
@@ -22,7 +25,7 @@ from dataprep.jobs.summary import check_unmatched, open_images, report_summary, 
 from dataprep.jobs.workspace import Workspace
 from dataprep.plugins import load_dataset
 from dataprep.sealed.set import SealedSet
-from dataprep.system.messages import counted, some_of
+from dataprep.system.messages import counted, sized, some_of
 from dataprep.system.state_files import digest_of
 from dataprep.tables.records import SHALLOWER, RecordsTable, count_reasons
 from dataprep_schemas.manifest import Excluded, Identity
@@ -122,7 +125,11 @@ def make(raw: RawData, request: Request, grown: SealedSet | None) -> SealedSet |
     if request.index_dir is not None:
         index = shared_index_directory(request.index_dir, dataset, request.raw)
     trust = not request.overwrite
+    _check_room(index, raw.found)
     parts = workers.scan(dataset, request.raw, raw.found.units, index, trust=trust)
+    named = None if dataset.classes() else dataset.name_classes(parts.class_names())
+    if named is not None and named.reason:
+        report(named.reason)
     before = (0, 0)  # images that the data set was made from, and those of them rejected
     if grown is not None:
         images_before = sum(split.images for split in grown.manifest.input.values())
@@ -153,15 +160,42 @@ def make(raw: RawData, request: Request, grown: SealedSet | None) -> SealedSet |
             _order(job, request, images, splits, token)
         for text in source.describe_depth(job):
             report(text)
+    lost = parts.without_copies()
+    if lost and any(finished_shard(job.workspace, shard) is None for shard in job.shard_names()):
+        for unit in lost:
+            forget_part(index, unit)
+        workers.scan(dataset, request.raw, raw.found.units, index, trust=True)
     records = workers.write(job)
     check_unchanged(parts, dataset, request.raw)
     check_rejected(job, records, request.max_bad, report, summary, before)
     with open_images(parts, dataset, request, grown) as images:
         others = images.unstored() if summary.has_unstored else ()
         made = seal(job, identity, records, report, others=others)
+    if request.index_dir is None:
+        parts.delete_copies()
     if deep := count_reasons(job.workspace.records, SHALLOWER):
         report(f"{counted(deep, 'image')} {STORED_WITH_8_BITS}")
+    if burned := count_reasons(job.workspace.records, BURNED_IN):
+        report(
+            f"{counted(burned, 'DICOM image')}: {BURNED_IN}, so text in the pictures may tell of "
+            "people; records.parquet has that in their reason"
+        )
     return made
+
+
+def _check_room(index: Path, found: Found) -> None:
+    """Refuse, before the first byte, copies of images that the disk has no room for.
+
+    Raises:
+        SinkError: names the place.
+    """
+    there = sum(path.stat().st_size for path in index.glob("*.images"))
+    free, needed = shutil.disk_usage(index.parent).free, found.copied - there
+    if needed > free:
+        raise SinkError(
+            f"{index}: {sized(needed)} of images have to be copied from compressed Parquet, and "
+            f"{sized(free)} are free; make room, or choose another disk with --index_dir"
+        )
 
 
 def _sized_like(

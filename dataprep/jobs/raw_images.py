@@ -32,7 +32,7 @@ from dataprep.tables.order import read_shard
 from dataprep_schemas.state import CommitRecord
 from dataprep_schemas.tables import CAPTIONS
 
-STORED_WITH_8_BITS: Final = "of 16 bits a sample: stored with 8 (--depth keep: 16, of grey PNGs)"
+STORED_WITH_8_BITS: Final = "of 16 bits a sample: stored with 8 (--depth keep: 16)"
 _LOOKED_AT: Final = 8  # images, before the first is made
 
 

@@ -42,6 +42,8 @@ def open_images(
     from dataprep.tables.images import Images
 
     workspace = Workspace(request.out)
+    known = dataset.classes() is not None
+    named = None if known else dataset.name_classes(parts.class_names())
     return Images(
         parts.tables(),
         workspace.private,
@@ -53,6 +55,7 @@ def open_images(
         request.folds,
         dataset.cut,
         workspace.records if grown is None else None,
+        named.identifiers if named else {},
     )
 
 
@@ -117,8 +120,9 @@ def summarize(
             )
     listed = known is not None
     if known is None:
-        names = images.class_names().union(*(part.classes for part in parts.units.values()))
-        known = dataset.order_classes(names)
+        named = dataset.name_classes(parts.class_names())
+        found_names = () if named else images.class_names() | parts.class_names()
+        known = named.classes if named else dataset.order_classes(found_names)
     if grown is not None:
         known = _classes_of_all(grown, splits, known, listed=listed)
     if not known:

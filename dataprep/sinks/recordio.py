@@ -7,12 +7,7 @@ image; its id is its 0-based number in the shard, id2 is 0. With one label per i
 label the 0-based class index. With several, flag is the number of classes n, label is 0, and n
 float32 zeros or ones stand before the image (``mx.recordio.pack``; ``label_width=n``).
 
-In the file, a record is one part or several, each ``u32 magic | u32 (cflag << 29 | length) | data |
-zeros up to a multiple of 4``. Where the data holds the magic at a multiple of 4, it is cut: the
-magic itself is left out, and put back by the reader between two parts. So a reader that starts
-anywhere finds the next record by looking for the magic. cflag is 0 for a record in one part,
-otherwise 1 for the first, 2 for each in between and 3 for the last. Source: dmlc-core
-include/dmlc/recordio.h and src/recordio.cc.
+How records are framed in the file is in `dataprep.archives.recordio`.
 
 The format has no checksum. Noticed are damaged framing, a shortened file (where the ``.idx`` is at
 hand, or the cut is not between two records), and ids, labels or offsets on which the three files
@@ -26,13 +21,12 @@ import re
 import struct
 from array import array
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO, ClassVar
 
-import numpy as np
 from typing_extensions import override
 
+from dataprep.archives.recordio import FRAMING, HEADER, frame, frames, unframe
 from dataprep.errors import SinkError
 from dataprep.sinks import PlainSink, Record
 from dataprep.sinks.example import DatasetInfo, Example, to_bytes, to_text
@@ -40,82 +34,9 @@ from dataprep.sinks.reference_readers import dali_records
 from dataprep.sinks.stream import StreamReader, StreamWriter
 from dataprep.system.regular_files import open_regular, read_regular
 
-LENGTH_LIMIT = 1 << 29  # a record must be shorter than this: its length has 29 bits
-_FRAMING = 8 + 3  # of a record in one part, at most
-_PART_HEADER = struct.Struct("<II")
-_MAGIC_NUMBER = 0xCED7230A
-_MAGIC = struct.pack("<I", _MAGIC_NUMBER)
-_WHOLE, _FIRST, _MIDDLE, _LAST = range(4)
-_CFLAG_SHIFT = 29
-
-_IR_HEADER = struct.Struct("<IfQQ")  # mxnet src/io/image_recordio.h
 _EXACT = 1 << 24  # float32 holds every integer up to this one
 _SIDECAR_BYTES = 80  # a line of the index and one of the list
 _LINE_END = re.compile("[\t\r\n]")  # Python's readers take \r for the end of a line, too
-
-
-def frame(head: bytes, data: bytes) -> list[bytes]:
-    """The pieces of one record, in order; the data is not copied where it holds no magic.
-
-    Args:
-        head: what stands before the data: a multiple of 4 bytes, without the magic.
-
-    Raises:
-        SinkError: it has 2**29 bytes or more.
-    """
-    size = len(head) + len(data)
-    if size >= LENGTH_LIMIT:
-        raise SinkError(f"{size} bytes; RecordIO holds less than {LENGTH_LIMIT} in a record")
-    words = np.frombuffer(data, "<u4", count=len(data) // 4)  # ten times as fast as bytes.find
-    cuts: list[int] = (np.flatnonzero(words == _MAGIC_NUMBER) * 4).tolist()
-    if not cuts:
-        return [_PART_HEADER.pack(_MAGIC_NUMBER, size) + head, data, bytes(-size % 4)]
-    pieces = _part(_FIRST, head + data[: cuts[0]])
-    for start, end in pairwise(cuts):
-        pieces += _part(_MIDDLE, data[start + 4 : end])
-    return pieces + _part(_LAST, data[cuts[-1] + 4 :])
-
-
-def _part(cflag: int, data: bytes) -> list[bytes]:
-    header = _PART_HEADER.pack(_MAGIC_NUMBER, cflag << _CFLAG_SHIFT | len(data))
-    return [header, data, bytes(-len(data) % 4)]
-
-
-def read_part(header: bytes, *, first: bool) -> tuple[int, bool]:
-    """The length of a part's data, and whether another part of the record follows.
-
-    Args:
-        header: its first 8 bytes.
-        first: whether it is the first part of its record.
-
-    Raises:
-        SinkError: it is none.
-    """
-    if len(header) < _PART_HEADER.size:
-        raise SinkError("the file ends within a part of a record")
-    magic, word = _PART_HEADER.unpack(header)
-    cflag, length = word >> _CFLAG_SHIFT, word & (LENGTH_LIMIT - 1)
-    if magic != _MAGIC_NUMBER or cflag not in ((_WHOLE, _FIRST) if first else (_MIDDLE, _LAST)):
-        raise SinkError(f"a part of a record begins with {header.hex()}, not 0a23d7ce and its flag")
-    return length, cflag in (_FIRST, _MIDDLE)
-
-
-def unframe(data: bytes) -> bytes:
-    """The inverse of `frame`.
-
-    Raises:
-        SinkError: the framing is damaged.
-    """
-    pieces: list[bytes] = []
-    at, more = 0, True
-    while more:
-        length, more = read_part(data[at : at + _PART_HEADER.size], first=not pieces)
-        at += _PART_HEADER.size
-        pieces.append(data[at : at + length])
-        at += length + -length % 4
-    if at != len(data):
-        raise SinkError(f"a record of {at} bytes, expected {len(data)}")
-    return _MAGIC.join(pieces)
 
 
 class RecordIOWriter(StreamWriter):
@@ -134,7 +55,7 @@ class RecordIOWriter(StreamWriter):
         if label > _EXACT:
             raise SinkError(f"label {label} is inexact as the float32 of RecordIO")
         line = _list_line(number, vector or [label], example.key)
-        header = _IR_HEADER.pack(len(vector), label, number, 0)
+        header = HEADER.pack(len(vector), label, number, 0)
         pieces = frame(header + struct.pack(f"<{len(vector)}f", *vector), example.encoded)
         data, index, listing = self.files
         index.write(b"%d\t%d\n" % (number, data.size))
@@ -165,22 +86,14 @@ class RecordIOReader(StreamReader):
             if len(sidecars) > 1:
                 self._open_list(sidecars[1], len(found))
             return [*found, self.size]
-        at = 0
-        while at < self.size:
-            found.append(at)
-            more = True
-            while more:
-                first = at == found[-1]
-                length, more = read_part(self.pread(at, _PART_HEADER.size), first=first)
-                at += _PART_HEADER.size + length + -length % 4
-        return [*found, self.size]
+        return [*(start for start, *_ in frames(self.pread, self.size)), self.size]
 
     @override
     def decode(self, number: int, data: bytes) -> Example:
         """The image; and its key, if there is a list."""
         record = unframe(data)
         flag, label, start = _head(record, number)
-        stored = struct.unpack_from(f"<{flag}f", record, _IR_HEADER.size) if flag else (label,)
+        stored = struct.unpack_from(f"<{flag}f", record, HEADER.size) if flag else (label,)
         key = f"{number:08d}" if self._list is None else self._key(self._list, number, stored)
         if flag or self.info.multilabel:
             labels = self.info.labels_of(stored if flag else ())
@@ -217,10 +130,10 @@ class RecordIOReader(StreamReader):
 
 def _head(record: bytes, number: int) -> tuple[int, float, int]:
     """Flag and label of a record with this id, and where its image begins."""
-    flag, label, *ids = _IR_HEADER.unpack_from(record)
+    flag, label, *ids = HEADER.unpack_from(record)
     if ids != [number, 0]:
         raise SinkError(f"its ids are {ids}, expected {number} and 0")
-    return flag, label, _IR_HEADER.size + 4 * flag
+    return flag, label, HEADER.size + 4 * flag
 
 
 def _list_line(number: int, labels: Sequence[int], key: str) -> bytes:
@@ -243,7 +156,7 @@ class RecordIOSink(PlainSink):
     suffixes: ClassVar[tuple[str, ...]] = (".rec", ".idx", ".lst")
     usual_shards: ClassVar[int | None] = 1  # ImageRecordIter takes exactly one index file
     reference: ClassVar[str] = "DALI readers.mxnet"
-    overhead: ClassVar[int] = _FRAMING + _IR_HEADER.size + _SIDECAR_BYTES
+    overhead: ClassVar[int] = FRAMING + HEADER.size + _SIDECAR_BYTES
     Writer = RecordIOWriter
     Reader = RecordIOReader
 

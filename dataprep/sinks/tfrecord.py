@@ -3,23 +3,18 @@
 ``train/train-00000-of-01024`` (or flat), and ``index/train/train-00000-of-01024`` holding one
 line ``<offset> <bytes>`` a record, framing included, as DALI's ``tfrecord2idx`` writes it. The
 index has a directory of its own because readers glob ``train-*``.
-
-A record is ``u64 LE length | u32 LE masked CRC-32C of the length | data | u32 LE masked CRC-32C of
-the data``: 16 bytes more than the data. There is no file header, footer or padding. Source:
-tensorflow/core/lib/io/record_writer.h.
 """
 
 from __future__ import annotations
 
 import os
-import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
 
-import google_crc32c
 from typing_extensions import override
 
+from dataprep.archives.tfrecord import FRAMING, HEADER, frame, frames, unframe
 from dataprep.errors import SinkError
 from dataprep.sinks import Layout, PlainSink, Record, ShardName, tf_example
 from dataprep.sinks.example import DatasetInfo, Example
@@ -27,55 +22,7 @@ from dataprep.sinks.reference_readers import import_reader
 from dataprep.sinks.stream import StreamReader, StreamWriter
 from dataprep.system.regular_files import read_regular
 
-FRAMING = 16
-_HEADER = struct.Struct("<QI")
-_FOOTER = struct.Struct("<I")
-_MASK_DELTA = 0xA282EAD8
 _EXAMPLE_OVERHEAD = 520  # measured: an Example without its image is 450 to 510 bytes
-
-
-def masked_crc(*pieces: bytes) -> int:
-    """CRC-32C (Castagnoli) of the pieces together, rotated and offset as TensorFlow masks it."""
-    crc = 0
-    for piece in pieces:
-        crc = google_crc32c.extend(crc, piece)
-    return ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF
-
-
-def frame(before: bytes, image: bytes, behind: bytes) -> tuple[bytes, bytes, bytes]:
-    """One record of data in three pieces, and the second not copied: it may be large."""
-    length = struct.pack("<Q", len(before) + len(image) + len(behind))
-    header = length + _FOOTER.pack(masked_crc(length))
-    return header + before, image, behind + _FOOTER.pack(masked_crc(before, image, behind))
-
-
-def read_length(header: bytes) -> int:
-    """The length of a record's data, of the first 12 bytes of the record.
-
-    Raises:
-        SinkError: the checksum does not match, or the file ends within.
-    """
-    if len(header) < _HEADER.size:
-        raise SinkError("the file ends within a record's header")
-    length, length_crc = _HEADER.unpack(header)
-    if masked_crc(header[:8]) != length_crc:
-        raise SinkError("the checksum of the length does not match")
-    return int(length)
-
-
-def unframe(record: bytes) -> bytes:
-    """The inverse of `frame`.
-
-    Raises:
-        SinkError: a checksum does not match, or the record has another length.
-    """
-    length = read_length(record[: _HEADER.size])
-    if length + FRAMING != len(record):
-        raise SinkError(f"a record of {length} bytes, expected {len(record) - FRAMING}")
-    data = record[_HEADER.size : -_FOOTER.size]
-    if masked_crc(data) != _FOOTER.unpack(record[-_FOOTER.size :])[0]:
-        raise SinkError("the checksum of the data does not match")
-    return data
 
 
 class TFRecordWriter(StreamWriter):
@@ -96,11 +43,7 @@ class TFRecordReader(StreamReader):
         """By the index; without it, by a walk over the frames."""
         found = [0]
         if not sidecars:
-            while found[-1] < self.size:
-                length = read_length(self.pread(found[-1], _HEADER.size))
-                if length > self.size:
-                    raise SinkError(f"the file ends within a record of {length} bytes")
-                found.append(found[-1] + length + FRAMING)
+            found = [at - HEADER.size for at, _ in frames(self.pread, self.size)] + [self.size]
         else:
             for line in read_regular(sidecars[0]).splitlines():
                 start, size = map(int, line.split())

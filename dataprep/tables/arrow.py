@@ -292,13 +292,15 @@ def _boxes(boxes: Sequence[Box]) -> list[dict[str, float]] | None:
 
 
 def _unpacked(packing: Packing) -> tuple[Any, Any, Any, Any]:
-    """Packing, packed size, CRC-32 and restart points of a row."""
+    """Packing, packed size, CRC-32 and file of the index of a row."""
     if not packing:
         return None, None, None, None
     kind, *rest = packing
     if kind == "stored":
         return kind, None, rest[0], None
-    return (kind, None, None, rest[0]) if kind == "gzip" else (kind, rest[0], rest[1], None)
+    if kind in ("gzip", "copy"):
+        return kind, None, None, rest[0]
+    return kind, rest[0], rest[1] if kind == "deflate" else None, None
 
 
 def _packing(kind: str | None, size: int | None, crc: int | None, restarts: str | None) -> Packing:
@@ -306,7 +308,8 @@ def _packing(kind: str | None, size: int | None, crc: int | None, restarts: str 
     if kind is None:
         return ()
     known: dict[str, tuple[Value | None, ...]]
-    known = {"stored": (crc,), "deflate": (size, crc), "gzip": (restarts,)}
+    known = {"stored": (crc,), "deflate": (size, crc), "recordio": (size,)}
+    known |= {"gzip": (restarts,), "copy": (restarts,)}
     values = tuple(value for value in known.get(kind, ()) if value is not None)
     if not values or len(values) < len(known[kind]):
         raise _forged(f"a packing {kind!r}")

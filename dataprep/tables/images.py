@@ -49,7 +49,13 @@ _BARE: Final = "select coalesce(bool_and(not contains(key, '/')), false) from li
 
 _IMAGES: Final = """
 create {kind} {name} as
-select {columns} from parts where status = 'image'
+select {columns} from {parts} where status = 'image'
+"""
+
+_IDENTIFIED: Final = """
+create view identified as
+select parts.* replace (known.identifiers as labels) from parts left join known_labels as known
+on parts.labels = known.labels
 """
 
 _JOINED: Final = """
@@ -162,6 +168,7 @@ class Images:
         cut: how to cut the images that have no split; None: they are an error.
         sealed: where the table of records is of a data set that these images would replace, if
             there is one.
+        identifiers: of the classes that the index calls otherwise, by what it calls them.
     """
 
     paths: Sequence[Path]
@@ -174,6 +181,7 @@ class Images:
     folds: int | None = None
     cut: StratifiedCut | None = None
     sealed: Path | None = None
+    identifiers: Mapping[str, str] = field(default_factory=dict)
     _has_chosen: bool = field(default=False, init=False)
     _stack: ExitStack = field(default_factory=ExitStack, init=False)
 
@@ -202,11 +210,15 @@ class Images:
             RecordsTable(self.known.parent, None).close()  # its columns are ours
         kind = "temp table" if rows <= _FEW else "view"
         database.execute(f"create {kind} parts as select * from {tables(self.paths)}")
+        source = "parts"
+        if self.identifiers:
+            self._identify(database)
+            source = "identified"
         columns = column_list([*_OF_LIST, *_OF_PLACE, *self.attributes])
         name = result = "images" if self.exclude is None else "found"
         if self.cut is not None:
             name = "uncut"
-        images = _IMAGES.format(kind="view", name=name, columns=columns)
+        images = _IMAGES.format(kind="view", name=name, columns=columns, parts=source)
         unmatched = _UNMATCHED
         if self._has_lists:
             database.execute("create view listed as select * from parts where status = 'listed'")
@@ -216,7 +228,7 @@ class Images:
             database.execute(_MATCHED.format(name=member))
             of_list = column_list([*_OF_LIST, *self.attributes], "listed.")
             of_place = column_list(_OF_PLACE, "matched.")
-            images = _IMAGES.format(kind="temp table", name=name, columns=columns)
+            images = _IMAGES.format(kind="temp table", name=name, columns=columns, parts=source)
             images += _JOINED.format(columns=f"{of_list}, {of_place}")
             unmatched += _UNMATCHED_JOINED
         database.execute(images)
@@ -232,6 +244,18 @@ class Images:
             fold = f", {FOLD}" if self.folds else ""
             database.execute(_KNOWN.format(table=tables([self.known]), fold=fold))
         return database
+
+    def _identify(self, database: Database) -> None:
+        """Make the view ``identified``: the parts, with the identifiers of their classes."""
+        found = rows(database, "select distinct labels from parts where labels is not null")
+        named = [[self.identifiers[label] for label in labels] for (labels,) in found]
+        kind = pa.list_(pa.string())
+        labels = pa.array([labels for (labels,) in found], kind)
+        table = pa.table({"labels": labels, "identifiers": pa.array(named, kind)})
+        database.register("content", table)
+        database.execute("create temp table known_labels as select * from content")
+        database.unregister("content")
+        database.execute(_IDENTIFIED)
 
     @property
     def _has_lists(self) -> bool:

@@ -71,6 +71,7 @@ class ImageRecipe(Value, frozen=True, kw_only=True, omit_defaults=True):
     color: Literal["keep", "rgb", "gray"]
     exif: Literal["auto", "apply", "ignore"]
     strip_metadata: bool = False
+    dicom_window: Annotated[str, Meta(max_length=64)] = "file"
     max_pixels: Positive
     max_image_bytes: Positive | None = None
     statistics: Literal["off", "on", "mean"]

@@ -148,6 +148,7 @@ class IndexPart(State, frozen=True, kw_only=True, tag="dataprep-index-2"):
         fingerprint: the cheap identity of the raw input at the time of the scan.
         table: SHA-256 of the table.
         restarts: that of the restart points; empty if there are none.
+        copied: bytes of the file of images that were copied; 0 if there is none.
         classes: those that the unit knows of, with images or without; empty if the data set knows.
         statuses: rows by status.
         counts: what the scan counted.
@@ -156,6 +157,7 @@ class IndexPart(State, frozen=True, kw_only=True, tag="dataprep-index-2"):
     fingerprint: str
     table: Sha256
     restarts: Sha256 = ""
+    copied: Count = 0
     classes: tuple[str, ...]
     statuses: dict[Option, Count]
     counts: dict[Text, Count]

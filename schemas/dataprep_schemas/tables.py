@@ -39,10 +39,14 @@ _PLACE = {
     "size": ("int64", "bytes of the image, unpacked"),
     "modified": ("int64", "its modification time, in whole seconds since 1970"),
     "container_mtime": ("int64", "that of the container, in nanoseconds; null if nobody looked"),
-    "packing": ("string", "stored or deflate in a zip archive, gzip in a gzip archive, else null"),
-    "packed_size": ("int64", "bytes of the image as it lies there, where it is deflated"),
+    "packing": (
+        "string",
+        "stored or deflate in a zip archive, gzip in a gzip archive, recordio of a record in "
+        "several parts, copy of an image that lies in the index, else null",
+    ),
+    "packed_size": ("int64", "bytes of the image as it lies there, where it is deflated or framed"),
     "crc32": ("int64", "CRC-32 that a zip archive has of the image"),
-    "restarts": ("string", "name of the restart points of the gzip archive"),
+    "restarts": ("string", "file of the index: restart points of the gzip archive, or the copies"),
 }
 
 INDEX: Mapping[str, tuple[str, str]] = {

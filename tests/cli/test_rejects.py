@@ -185,8 +185,8 @@ def test_no_byte_is_shown_of_what_a_link_out_of_raw_leads_to(cli: Cli, tmp_path:
     assert "2 rejected" in result.out
     out_of_raw = "8 bytes, in a link that leads out of the raw directory"
     assert (
-        f"out.jpg: not a JPEG, PNG, GIF, BMP, TIFF, WebP, AVIF or JPEG 2000 image: {out_of_raw}"
-        in result.out
+        f"out.jpg: not a JPEG, PNG, GIF, BMP, TIFF, WebP, AVIF, HEIC, JPEG 2000, JPEG XL or "
+        f"DICOM image: {out_of_raw}" in result.out
     )
     assert "starting with b'no image'" in result.out
     assert "pass" not in f"{result.out}{rows_of(tmp_path / 'out')}"

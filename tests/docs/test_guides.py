@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import os
 import re
 import runpy
@@ -40,6 +41,22 @@ def write_photographs(place: Path) -> None:
             ImageOps.colorize(noise, "black", colour).save(folder / f"{name}-{number}.jpg")
 
 
+def write_packed(place: Path, photographs: Path) -> None:
+    """The same as WebDataset archives."""
+    place.mkdir()
+    paths = sorted(photographs.rglob("*.jpg"))
+    for number in range(2):
+        with tarfile.open(place / f"photos-train-{number:06d}.tar", "w") as archive:
+            for path in paths[number::2]:
+                name = f"{path.parent.name}/{path.name}"
+                said = {"label": path.parent.name, "filename": name, "author": "nobody"}
+                parts = {".jpg": path.read_bytes(), ".json": json.dumps(said).encode()}
+                for suffix, data in parts.items():
+                    info = tarfile.TarInfo(path.stem + suffix)
+                    info.size = len(data)
+                    archive.addfile(info, io.BytesIO(data))
+
+
 def write_scans(place: Path) -> None:
     """Radiographs of thirty patients in one folder, and a table of their findings."""
     place.mkdir()
@@ -59,6 +76,7 @@ def place(cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert cli("synthesize", "imagenet", place / "RAW").code == 0
     assert cli("synthesize", "chestxray14", place / "CXR", "--size", "64").code == 0
     write_photographs(place / "photos")
+    write_packed(place / "packed", place / "photos")
     write_scans(place / "scans")
     return place
 
@@ -104,7 +122,17 @@ def check_imagenet(program: Mapping[str, Any], place: Path) -> None:
     assert Counter(int(label) for _, label in examples) == expected
 
 
+def check_packed(program: Mapping[str, Any], place: Path) -> None:
+    """Every photograph, with the class that its sample names."""
+    records = program["records"]
+    assert len(records) == 30
+    assert [name for _, name in records.classes] == sorted(COLOURS)
+    assert all(record.key.startswith("photos-train-00000") for record in records)
+    assert Counter(records.labels.tolist()) == dict.fromkeys(range(3), 10)
+
+
 CHECKS: dict[str, Callable[[Mapping[str, Any], Path], None]] = {
+    "guide-packed": check_packed,
     "guide-pytorch": check_photographs,
     "guide-radiographs": check_radiographs,
     "guide-tensorflow": check_imagenet,

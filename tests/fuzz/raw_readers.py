@@ -15,9 +15,12 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+from imagecodecs import jpegxl_encode, tiff_encode
 from PIL import Image
 from pyarrow import parquet
+from pydicom.uid import JPEG2000Lossless, JPEGBaseline8Bit
 
 from dataprep.archives.containers import list_container
 from dataprep.archives.listing import Listing
@@ -27,7 +30,10 @@ from dataprep.datasets.imagenet.dataset import ImageNet, read_bounding_boxes
 from dataprep.datasets.lists import load_class_list
 from dataprep.errors import DataprepError
 from dataprep.images import Recipe, Resize, prepare
+from tests.images.dicom_files import LOSSLESS, dataset, table
+from tests.images.dicom_files import file as dicom_file
 from tests.images.files import HAS_AVIF
+from tests.images.heic_files import PLAIN, TURNED
 
 NEXT = b"\n=== next file ===\n"
 """Between the files of an input that has several."""
@@ -206,6 +212,30 @@ def others() -> list[bytes]:
         picture(form="TIFF", compression="tiff_lzw", description="text"),
         picture(form="TIFF", compression="jpeg"),
         picture(form="TIFF", mode="L", compression="tiff_adobe_deflate"),
+    ]
+
+
+def extras() -> list[bytes]:
+    noise = np.frombuffer(Random(0).randbytes(12 * 16 * 8), np.uint16).reshape(12, 16, 4)
+    deep, flat = noise[..., :3], noise.astype(np.uint8)
+    lossless = [jpegxl_encode(it, lossless=True) for it in (flat, flat[..., 0], deep)]
+    plain = jpegxl_encode(flat[..., :3], level=80, usecontainer=False)
+    return [PLAIN, TURNED, *lossless, plain, tiff_encode(deep)]
+
+
+def dicoms() -> list[bytes]:
+    noise = np.frombuffer(Random(0).randbytes(12 * 16 * 2), np.uint16).reshape(12, 16)
+    codings = [dicom_file(dataset(noise, 16, "MONOCHROME1"), syntax) for syntax in LOSSLESS]
+    window = {"WindowCenter": [5, 6], "WindowWidth": [9, 9], "VOILUTFunction": "SIGMOID"}
+    rescale = {"RescaleSlope": 2.5, "RescaleIntercept": -100}
+    tables = {"ModalityLUTSequence": [table(range(40))], "VOILUTSequence": [table(range(9), -3, 8)]}
+    flat = noise.view(np.uint8).reshape(12, 16, 2)[..., 0]
+    return [
+        *codings,
+        dicom_file(dataset(noise & 4095, 12, **window, **rescale)),
+        dicom_file(dataset(noise.view(np.int16), 16, **tables)),
+        dicom_file(dataset(flat), JPEGBaseline8Bit),
+        dicom_file(dataset(np.dstack([flat] * 3), kind="RGB"), JPEG2000Lossless),
     ]
 
 

@@ -22,6 +22,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 import dataprep
+from dataprep.archives.tfrecord import masked_crc
 from dataprep.cli import main
 from dataprep.errors import DataprepError, UsageError
 from dataprep.plugins import load_sink
@@ -30,7 +31,6 @@ from dataprep.sealed.records import describe
 from dataprep.sealed.set import NAME
 from dataprep.sinks import DatasetInfo, ShardName, Sink
 from dataprep.sinks.testing import CASES, examples_of
-from dataprep.sinks.tfrecord import masked_crc
 from dataprep.staging.source import read_inventory
 from dataprep.system.state_files import encode
 from dataprep_schemas.state import Part

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from dataprep.plugins import load_sink
 from tests.fuzz import documents, meeting
+from tests.fuzz import packed_readers as others
 from tests.fuzz import raw_readers as raw
 from tests.fuzz import set_readers as sets
 from tests.fuzz.past import PAST
@@ -51,6 +52,8 @@ TARGETS = {
         Target("jpeg", raw.jpegs, raw.read_picture, 6000, memory=64),
         Target("png", raw.pngs, raw.read_picture, 25_000, raw.sealed_png, memory=64),
         Target("other images", raw.others, raw.read_picture, 7000, memory=64),
+        Target("images of extras", raw.extras, raw.read_picture, 3000, memory=64),
+        Target("dicom", raw.dicoms, raw.read_picture, 3000, memory=64),
         Target(
             "boxes", lambda: [b"n00007846_64193.JPEG,0.1,0.2,0.5,1\n" * 3], raw.read_boxes, 4000
         ),
@@ -62,6 +65,16 @@ TARGETS = {
                 count,
             )
             for form, count in _LISTINGS.items()
+        ),
+        *(
+            Target(
+                f"packed {form}",
+                partial(others.packed, form),
+                partial(others.read_packed, form),
+                2000,
+                {"webdataset": raw.sealed_tar, "tfrecord": others.sealed_lengths}.get(form),
+            )
+            for form in others.FORMS
         ),
         Target("classes", raw.class_lists, raw.read_class_list, 1000),
         Target("meeting", meeting.messages, meeting.meet, 3000, memory=64),

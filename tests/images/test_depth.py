@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import re
 from pathlib import Path
 from typing import Any
 
+import imagecodecs
 import numpy as np
 import pytest
-from PIL import Image
 
 import dataprep
-from dataprep.images import Note, Recipe, Resize, prepare
+from dataprep.images import Note, Recipe, Resize, pixels, prepare
 from dataprep.images.pixels import eight_bits, resized
 from dataprep.tables.records import SHALLOWER
 from tests.conftest import Cli
@@ -26,16 +25,18 @@ DEEP = {
     "grey": png(NOISE[..., :1], GREY, 16),
     "interlaced grey": png(NOISE[..., :1], GREY, 16, interlaced=True),
     "RGB": png(NOISE[..., :3], RGB, 16),
+    "interlaced RGB": png(NOISE[..., :3], RGB, 16, interlaced=True),
     "RGBA": png(NOISE, RGBA, 16),
+    "TIFF": imagecodecs.tiff_encode(NOISE[..., :3].astype(np.uint16)),
 }
 GREYS = [name for name in DEEP if "grey" in name]
 
 
 def _samples(data: bytes) -> Any:
-    """The samples of a stored 16-bit grey PNG, by Pillow."""
-    with Image.open(io.BytesIO(data)) as image:
-        assert image.mode.startswith("I")
-        return np.asarray(image).astype(np.int64)
+    """The samples of a stored 16-bit PNG."""
+    found = imagecodecs.png_decode(data)
+    assert found.dtype == np.uint16
+    return found.astype(np.int64)
 
 
 @pytest.mark.parametrize("name", ["grey", "interlaced grey", "RGB"])
@@ -58,22 +59,55 @@ def test_grey_keeps_every_bit_or_its_high_byte(name: str) -> None:
     assert np.array_equal(pixels_of(done.data), NOISE[..., 0] >> 8)
     assert done.notes == (Note("repaired", f"16-bit {kind} PNG: re-encoded as 8-bit grey PNG"),)
     done = prepare(DEEP[name], Recipe(passes=("PNG",), depth="keep", color="rgb"))
-    assert np.array_equal(pixels_of(done.data), np.stack([NOISE[..., 0] >> 8] * 3, axis=-1))
-    assert [note.text.split(": ")[1] for note in done.notes] == ["re-encoded as 8-bit RGB PNG"]
+    assert np.array_equal(_samples(done.data), np.stack([NOISE[..., 0]] * 3, axis=-1))
+    assert done.notes == ()
 
 
-@pytest.mark.parametrize("name", ["RGB", "RGBA"])
-@pytest.mark.parametrize(
-    ("options", "form"),
-    [({"color": "gray"}, "grey"), ({"resize": Resize(5)}, "RGB"), ({"encoding": "png"}, "RGB")],
-)
-def test_deep_colour_that_changes_gets_8_bits(
-    name: str, options: dict[str, Any], form: str
+@pytest.mark.parametrize("name", ["RGB", "interlaced RGB", "RGBA", "TIFF"])
+def test_colour_keeps_every_bit_or_its_high_byte(name: str) -> None:
+    data, rgb = DEEP[name], NOISE[..., :3]
+    kind = "TIFF, not JPEG or PNG" if name == "TIFF" else f"{name.split()[-1]} PNG"
+    text = f"16-bit {kind}: re-encoded as %s PNG"
+    done = prepare(data, Recipe(passes=("JPEG", "PNG"), depth="keep", center_crop=8))
+    assert np.array_equal(_samples(done.data), rgb[:8, 1:9])
+    repaired = (Note("repaired", text % "16-bit RGB"),) if name in ("RGBA", "TIFF") else ()
+    assert done.notes == repaired
+    done = prepare(data, Recipe(passes=("JPEG", "PNG"), depth="keep", color="gray"))
+    luma = (rgb @ np.array([19595, 38470, 7471]) + 32768) // 65536
+    assert np.array_equal(_samples(done.data), luma)
+    done = prepare(data, CUT)
+    assert np.array_equal(pixels_of(done.data), rgb >> 8)
+    assert done.notes == (Note("repaired", text % "8-bit RGB"),)
+
+
+@pytest.mark.parametrize("resampler", ["fast", "pillow"])
+def test_colour_is_resized_channel_by_channel(
+    resampler: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    done = prepare(DEEP[name], Recipe(passes=("PNG",), depth="keep", **options))
-    text = f"16-bit {name} PNG: re-encoded as 8-bit {form} PNG"
-    assert done.notes == (Note("repaired", text),)
-    assert done.data == prepare(DEEP[name], Recipe(passes=("PNG",), **options)).data
+    if resampler == "pillow":
+        monkeypatch.setattr(pixels, "fast", None)
+    done = prepare(DEEP["RGB"], Recipe(passes=("PNG",), depth="keep", resize=Resize(23, 17)))
+    greys = [resized(NOISE[..., at].astype(np.uint16), (23, 17), "bicubic") for at in range(3)]
+    assert np.array_equal(_samples(done.data), np.stack(greys, axis=-1))
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize("compression", ["none", "deflate", "lzw"])
+@pytest.mark.parametrize("planar", [False, True])
+def test_deep_tiff_is_decoded_whole_or_to_8_bits(
+    order: str, compression: str, *, planar: bool
+) -> None:
+    colour = NOISE[..., :3].astype(np.uint16)
+    samples = np.ascontiguousarray(np.moveaxis(colour, 2, 0)) if planar else colour
+    layout = {"planarconfig": "separate"} if planar else {}
+    data = imagecodecs.tiff_encode(  # it swaps what it gets
+        samples.copy(), byteorder=order, compression=compression, photometric="rgb", **layout
+    )
+    kept = prepare(data, Recipe(encoding="png", depth="keep"))
+    if planar:  # which Pillow decodes to 8 bits
+        assert kept.notes[0].text == "TIFF, not JPEG: re-encoded as RGB PNG"
+    else:
+        assert np.array_equal(_samples(kept.data), colour)
 
 
 @pytest.mark.parametrize("name", ["box", "bicubic", "lanczos"])

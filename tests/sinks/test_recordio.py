@@ -11,10 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dataprep.archives import recordio
+from dataprep.archives.recordio import LENGTH_LIMIT, frame, unframe
 from dataprep.errors import SinkError
-from dataprep.sinks import DatasetInfo, recordio
+from dataprep.sinks import DatasetInfo
 from dataprep.sinks.example import Example
-from dataprep.sinks.recordio import LENGTH_LIMIT, RecordIOSink, frame, unframe
+from dataprep.sinks.recordio import RecordIOSink
 from tests.sinks import examples as examples_
 from tests.sinks.examples import MULTI, SINGLE, example, picture
 

@@ -13,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from dataprep.archives.tfrecord import frame, unframe
 from dataprep.errors import SinkError
 from dataprep.sinks import DatasetInfo, tf_example
 from dataprep.sinks.example import Example
-from dataprep.sinks.tfrecord import TFRecordSink, TFRecordWriter, frame, unframe
+from dataprep.sinks.tfrecord import TFRecordSink, TFRecordWriter
 from dataprep_schemas import example_pb2
 from tests.sinks import examples as examples_
 

@@ -1,0 +1,93 @@
+"""What others have packed with its labels: a sample is an image, in place, and fields beside it."""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from google.protobuf.message import DecodeError
+
+from dataprep.archives.listing import StoredImage
+from dataprep.archives.tar import AGAIN
+from dataprep.errors import SinkError, SourceError
+from dataprep.system.messages import printable, unreadable
+from dataprep.system.regular_files import open_regular
+
+Value = int | float | str | list[Any] | None
+"""Of a field: a number, text, a list of either, or nothing."""
+
+HEAD: Final = 32
+"""Bytes by which an image is known."""
+
+_IMAGE: Final = re.compile(
+    rb"\xff\xd8\xff|\x89PNG\r\n|GIF8|RIFF....WEBP|BM....\0\0\0\0|II\*\0|MM\0\*|\0\0\0\x0cjP  "
+    rb"|\xff\x4f\xff\x51|....ftyp(avif|avis|heic|heix|mif1)|\xff\x0a|\0\0\0\x0cJXL ",
+    re.DOTALL,
+)
+
+# What parsing of damaged bytes lets through: of numbers, text, JSON, protocol buffers, and Arrow's.
+_DAMAGE: Final = (
+    *(ValueError, LookupError, ArithmeticError, EOFError, struct.error, DecodeError),
+    *(NotImplementedError, TypeError, RecursionError),
+)
+
+
+class Sample(NamedTuple):
+    """An example as somebody else has packed it.
+
+    Attributes:
+        key: what its container calls it; empty if it does not.
+        images: by the name of the field.
+        fields: everything else that could be read, by name.
+    """
+
+    key: str
+    images: dict[str, StoredImage]
+    fields: dict[str, Value]
+
+
+def is_image(head: bytes) -> bool:
+    """Whether bytes, of which these are the first, are an image file."""
+    return _IMAGE.match(head) is not None
+
+
+def varint(data: bytes, at: int) -> tuple[int, int]:
+    """A number of 7 bits a byte, the lowest first, and where it ends.
+
+    Raises:
+        IndexError: the data ends within it.
+    """
+    value = shift = 0
+    while True:
+        byte = data[at]
+        value |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            return value, at
+
+
+@contextmanager
+def opened(raw: Path, container: str, kind: str) -> Iterator[tuple[int, os.stat_result]]:
+    """Open a container, and say in one line what is wrong with it.
+
+    Returns:
+        Its descriptor and its status.
+
+    Raises:
+        SourceError: it cannot be read, or what is in it is no `kind`.
+    """
+    try:
+        with open_regular(raw / container, buffering=0) as file:
+            yield file.fileno(), os.fstat(file.fileno())
+    except OSError as error:
+        raise unreadable(container, error) from error
+    except (SinkError, *_DAMAGE) as error:
+        reason = printable(str(error)) or type(error).__name__
+        raise SourceError(
+            f"{printable(container)} is damaged or truncated, or no {kind}: {reason}; {AGAIN}"
+        ) from error

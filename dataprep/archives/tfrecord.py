@@ -1,0 +1,156 @@
+"""TFRecord files: their frames, and the images in them, in place.
+
+A record is ``u64 LE length | u32 LE masked CRC-32C of the length | data | u32 LE masked CRC-32C of
+the data``: 16 bytes more than the data. There is no file header, footer or padding. Source:
+tensorflow/core/lib/io/record_writer.h.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import google_crc32c
+
+from dataprep.archives.listing import StoredImage
+from dataprep.archives.open_files import FileRange
+from dataprep.archives.samples import HEAD, Sample, Value, is_image, opened, varint
+from dataprep.errors import SinkError
+from dataprep_schemas import example_pb2
+
+FRAMING: Final = 16
+"""Bytes of the frame of a record."""
+HEADER: Final = struct.Struct("<QI")
+"""What is before the data: its length, and the checksum of that."""
+_FOOTER = struct.Struct("<I")
+_MASK_DELTA = 0xA282EAD8
+_SMALL: Final = 4096  # bytes of a feature that is read whole
+_TAG_AND_LENGTH: Final = 20  # bytes, at most
+_LENGTH_DELIMITED: Final = 2  # of protocol buffers' wire types
+
+Read = Callable[[int, int], bytes]
+"""Reads so many bytes at an offset, or as many as there are."""
+
+
+def masked_crc(*pieces: bytes) -> int:
+    """CRC-32C (Castagnoli) of the pieces together, rotated and offset as TensorFlow masks it."""
+    crc = 0
+    for piece in pieces:
+        crc = google_crc32c.extend(crc, piece)
+    return ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF
+
+
+def read_length(header: bytes) -> int:
+    """The length of a record's data, of the first 12 bytes of the record.
+
+    Raises:
+        SinkError: the checksum does not match, or the file ends within.
+    """
+    if len(header) < HEADER.size:
+        raise SinkError("the file ends within a record's header")
+    length, length_crc = HEADER.unpack(header)
+    if masked_crc(header[:8]) != length_crc:
+        raise SinkError("the checksum of the length does not match")
+    return int(length)
+
+
+def frame(before: bytes, image: bytes, behind: bytes) -> tuple[bytes, bytes, bytes]:
+    """One record of data in three pieces, and the second not copied: it may be large."""
+    length = struct.pack("<Q", len(before) + len(image) + len(behind))
+    header = length + _FOOTER.pack(masked_crc(length))
+    return header + before, image, behind + _FOOTER.pack(masked_crc(before, image, behind))
+
+
+def unframe(record: bytes) -> bytes:
+    """The inverse of `frame`.
+
+    Raises:
+        SinkError: a checksum does not match, or the record has another length.
+    """
+    length = read_length(record[: HEADER.size])
+    if length + FRAMING != len(record):
+        raise SinkError(f"a record of {length} bytes, expected {len(record) - FRAMING}")
+    data = record[HEADER.size : -_FOOTER.size]
+    if masked_crc(data) != _FOOTER.unpack(record[-_FOOTER.size :])[0]:
+        raise SinkError("the checksum of the data does not match")
+    return data
+
+
+def frames(read: Read, size: int) -> Iterator[tuple[int, int]]:
+    """Where the data of each record of a file starts and ends; the data is not read.
+
+    Args:
+        size: of the file.
+
+    Raises:
+        SinkError: something else is where a record should be.
+    """
+    at = 0
+    while at < size:
+        length = read_length(read(at, HEADER.size))
+        if at + length + FRAMING > size:
+            raise SinkError(f"the file ends within a record of {length} bytes")
+        yield at + HEADER.size, at + HEADER.size + length
+        at += length + FRAMING
+
+
+def tfrecord_samples(raw: Path, container: str) -> Iterator[Sample]:
+    """The tf.train.Examples of a TFRecord file; their features are the fields.
+
+    Features of many values that are no image are left out, if they have more than 4 KiB.
+
+    Raises:
+        SourceError: the file cannot be read, is compressed or damaged, or has other records.
+    """
+    with opened(raw, container, "TFRecord file of tf.train.Examples") as (descriptor, status):
+        stream = FileRange(descriptor, 0, status.st_size)
+        for data in frames(stream.read_at, status.st_size):
+            sample = Sample("", {}, {})
+            for features in _fields(stream.read_at, *data):
+                for entry in _fields(stream.read_at, *features[1:]) if features[0] == 1 else ():
+                    name, found = _feature(stream.read_at, *entry[1:])
+                    if isinstance(found, tuple):
+                        place = (found[0], found[1] - found[0], 0, (), status.st_mtime_ns)
+                        sample.images[name] = StoredImage("", container, *place)
+                    else:
+                        sample.fields[name] = found
+            yield sample
+
+
+def _feature(read: Read, start: int, end: int) -> tuple[str, Value | tuple[int, int]]:
+    """The name of a feature, and its value; of an image where it lies."""
+    if end - start <= _SMALL:
+        entry = example_pb2.Features.FeatureEntry.FromString(read(start, end - start))
+        feature = entry.value
+        texts = feature.bytes_list.value
+        if len(texts) != 1 or not is_image(texts[0][:HEAD]):
+            values: list[Any] = [text.decode("utf-8", "surrogateescape") for text in texts]
+            values += [*feature.int64_list.value, *feature.float_list.value]
+            return entry.key, (values[0] if len(values) == 1 else values or None)
+    parts = {number: (first, last) for number, first, last in _fields(read, start, end)}
+    name = read(parts[1][0], min(parts[1][1] - parts[1][0], _SMALL)).decode("utf-8")
+    for number, first, last in _fields(read, *parts[2]):
+        places = [*_fields(read, first, last)] if number == 1 else []  # 1: a list of bytes
+        if len(places) == 1 and is_image(read(places[0][1], HEAD)):
+            return name, (places[0][1], places[0][2])
+        break
+    return name, None
+
+
+def _fields(read: Read, start: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """The fields of a message that lies there: number, start and end of what each holds.
+
+    Raises:
+        ValueError: it has fields that tf.train.Example has not.
+    """
+    while start < end:
+        head = read(start, min(_TAG_AND_LENGTH, end - start))
+        tag, at = varint(head, 0)
+        size, at = varint(head, at)
+        start += at
+        if tag & 7 != _LENGTH_DELIMITED or start + size > end:
+            raise ValueError(f"no tf.train.Example at byte {start}")
+        yield tag >> 3, start, start + size
+        start += size

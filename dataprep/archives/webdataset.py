@@ -1,0 +1,94 @@
+"""WebDataset archives: members of one name up to the first dot, next to each other, are a sample.
+
+Source: ``base_plus_ext`` and ``group_by_keys`` in webdataset's tariterators.py. What it would
+unpickle (``.pyd``, ``.pkl``, ``.pickle``, ``.pth``) is never opened.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import Final
+
+from dataprep.archives.containers import container_kind
+from dataprep.archives.listing import StoredImage, clean_path, in_clutter, is_image_name
+from dataprep.archives.open_files import ByteStream, FileRange, ForwardStream
+from dataprep.archives.samples import Sample, Value, opened
+from dataprep.archives.tar import Archive, ArchiveMember, walk
+
+_NUMBERS: Final = frozenset({"cls", "cls2", "index", "inx", "id"})
+_TEXTS: Final = frozenset({"txt", "text", "transcript"})
+_JSON: Final = frozenset({"json", "jsn"})
+_LONGEST: Final = 12 << 10  # bytes of a field: a stream can go back by so many
+_KEY: Final = re.compile(r"((?:.*/|))([^/.][^/]*?)[.]([^/]+)", re.DOTALL)
+
+
+def webdataset_samples(
+    raw: Path, container: str, restarts: str = "", kept: list[bytes] | None = None
+) -> Iterator[Sample]:
+    """The samples of an archive, in its order; ``json`` gives a field for each of its own.
+
+    The key is the name of the image's member, or, without an image, what the members share.
+
+    Args:
+        restarts: under which name the restart points of a ``.tar.gz`` will be in the index.
+        kept: gets these, as bytes; None: they are not asked for.
+
+    Raises:
+        SourceError: the archive cannot be read, or is damaged.
+    """
+    with opened(raw, container, "WebDataset archive") as (descriptor, status):
+        stream: ByteStream = FileRange(descriptor, 0, status.st_size)
+        packing: tuple[int | str, ...] = ()
+        if compressed := container_kind(container) == "gzip":
+            from dataprep.archives.gzip import find_restarts, unpack  # late: it loads numpy
+
+            stream = forward = ForwardStream(unpack(descriptor))
+            packing = ("gzip", restarts)
+        count = 0
+        parts = _parts(stream, container)
+        for name, members in groupby(parts, key=lambda part: part[0]):
+            sample = Sample(name, {}, {})
+            for _, suffix, path, member in members:
+                if is_image_name(path):
+                    place = (member.offset, member.size, member.modified, packing)
+                    sample.images[suffix] = StoredImage(path, container, *place, status.st_mtime_ns)
+                    count += 1
+                else:
+                    sample.fields.update(_field(stream, suffix, member))
+            yield sample
+        if compressed and kept is not None:
+            kept.append(find_restarts(descriptor, forward.produced, count))
+
+
+def _parts(stream: ByteStream, container: str) -> Iterator[tuple[str, str, str, ArchiveMember]]:
+    """The name of the sample, the suffix in lower case, the path and the member of each part."""
+    for member in walk(stream, Archive(container)):
+        try:
+            path = clean_path(member.name)
+        except ValueError:
+            continue
+        found = _KEY.fullmatch(path)
+        if member.refusal or found is None or in_clutter(path) or path.startswith("__"):
+            continue
+        yield found[1] + found[2], found[3].lower(), path, member
+
+
+def _field(stream: ByteStream, suffix: str, member: ArchiveMember) -> dict[str, Value]:
+    """What a member says, by its last suffix; nothing if that is for none of us."""
+    kind = suffix.rpartition(".")[2]
+    if kind not in _NUMBERS | _TEXTS | _JSON or member.size > _LONGEST:
+        return {}
+    text = stream.read_at(member.offset, member.size).decode("utf-8")
+    if kind in _NUMBERS:
+        return {suffix: int(text)}
+    if kind in _TEXTS:
+        return {suffix: text}
+    value = json.loads(text)
+    if not isinstance(value, dict):
+        return {suffix: value if isinstance(value, (int, float, str)) else None}
+    plain = (int, float, str, list)
+    return {f"{suffix}.{name}": each for name, each in value.items() if isinstance(each, plain)}

@@ -1,0 +1,1 @@
+"""Images that others have packed: WebDataset, Parquet, TFRecord, RecordIO, MDS."""

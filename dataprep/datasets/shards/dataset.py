@@ -1,0 +1,381 @@
+"""What others have packed: WebDataset, Parquet, TFRecord, RecordIO and MDS, as they are."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO, ClassVar, Final, Literal
+
+from dataprep.archives.containers import container_kind, stat_fingerprint
+from dataprep.archives.listing import StoredImage, clean_path
+from dataprep.archives.mds import INDEX
+from dataprep.archives.samples import Sample
+from dataprep.archives.webdataset import webdataset_samples
+from dataprep.datasets.base import (
+    Attribute,
+    Classes,
+    Dataset,
+    Found,
+    Option,
+    ScanUnit,
+    wanted_splits,
+)
+from dataprep.datasets.lists import ClassList, load_class_list
+from dataprep.datasets.shards.fields import NUMBER, Fields, choose_fields
+from dataprep.datasets.shards.layout import SAMPLES, Kind, find_files, splits_of
+from dataprep.datasets.shards.naming import label_text, name_classes
+from dataprep.datasets.splits import in_usual_order, split_name
+from dataprep.errors import SourceError, UsageError
+from dataprep.system.messages import counted, printable, sized
+from dataprep.tables import Packing, Row, Scanned, Unmatched
+
+# Part of every fingerprint: raise it whenever the same raw data would scan differently.
+_SCAN_RULES: Final = 1
+_PEEKED: Final = 8  # samples that are looked at to find the fields
+_ENOUGH_UNITS: Final = 350
+_MOST_FILES: Final = 64
+Place = tuple[int, int]
+
+_COPY_HEAD: Final = b"dataprep"  # so that no image is at offset 0, which says something else
+
+OPTIONS: Final = (
+    Option(
+        "files", "Only files whose names or paths match, such as 'train-*.tar'.", metavar="PATTERN"
+    ),
+    Option(
+        "label_field",
+        "The field that is the label: cls, json.label, label, image/class/label, …  [default: the "
+        "only one that may be]",
+        metavar="NAME",
+    ),
+    Option(
+        "image_field",
+        "The field that is the image, where there are several: jpg, image, …",
+        metavar="NAME",
+    ),
+    Option(
+        "key_field",
+        "The field that names the image, or number: the file's name and the sample's number.  "
+        "[default: one that is called so, or the file name that the sample has]",
+        metavar="NAME|number",
+    ),
+    Option(
+        "attribute_fields",
+        "Fields that are kept as attributes of each image, such as age,json.view; or all.",
+        metavar="NAME,...|all",
+    ),
+    Option(
+        "classes",
+        "A list of the classes in the order of their numbers: one a line, optionally with a TAB "
+        "and its name after it.",
+        metavar="FILE",
+        file=True,
+    ),
+    Option(
+        "label_base",
+        "The number of the first class. auto: 0 if it occurs; 1 if not, and all others do.",
+        "auto",
+        choices=("auto", "0", "1"),
+    ),
+    Option(
+        "split_name",
+        "The split of all images, if no name of a file tells one.",
+        "train",
+        metavar="NAME",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ShardsUnit(ScanUnit):
+    """Consecutive files of one split; `container` is the first.
+
+    Attributes:
+        kind: what they are.
+        fields: what is taken of their samples.
+    """
+
+    kind: Kind
+    split: str
+    files: tuple[str, ...]
+    fields: Fields
+
+
+class Shards(Dataset):
+    """Samples of files that others have packed.
+
+    A key is what the samples are called: by a field, or by their container; else the path of the
+    file and the sample's number in it.
+    """
+
+    name: ClassVar[str] = "shards"
+    summary: ClassVar[
+        str
+    ] = """Images packed by others: WebDataset, Parquet, TFRecord, RecordIO, MDS.
+
+    What the files are is told by their content, and their splits by their names or folders:
+    train-00000-of-00016.parquet, imagenet-val-000000.tar, val/…. They are read where they lie;
+    only images of compressed Parquet are copied once, below OUT, until the data set is sealed.
+    """
+    OPTIONS: ClassVar[tuple[Option, ...]] = OPTIONS
+    formats: ClassVar[frozenset[Literal["JPEG", "PNG"]]] = frozenset({"JPEG", "PNG"})
+
+    def __init__(self, **options: str) -> None:
+        super().__init__(**options)
+        self.attributes: tuple[Attribute, ...] = ()  # `find` knows
+        self._several = False
+        try:
+            self._split = split_name(self.options["split_name"])
+        except ValueError as error:
+            raise UsageError(f"--split_name {printable(options['split_name'])}: {error}") from error
+
+    @property
+    def multilabel(self) -> bool:
+        """Whether labels are lists, or flags; `find` knows."""
+        return self._several
+
+    @cached_property
+    def _known(self) -> ClassList | None:
+        path = self.options.get("classes")
+        return None if path is None else load_class_list(Path(path))
+
+    def name_classes(self, found: Collection[str]) -> Classes:
+        """The classes by their numbers, or their names; see `naming.name_classes`."""
+        return name_classes(found, self._known, self.options["label_base"])
+
+    def find(self, raw: Path, splits: Sequence[str] | None) -> Found:
+        """Tell what the files are by their first bytes; a few samples tell their fields."""
+        kind, files = find_files(raw, self.options.get("files", ""))
+        by_split = splits_of(files, self._split)
+        there = wanted_splits(in_usual_order(by_split), splits)
+        samples, classes = _first_samples(raw, kind, files[0])
+        fields = choose_fields(self.options, samples, classes, printable(files[0]))
+        self._several = bool(fields.several)
+        self.attributes = tuple(attribute for _, attribute in fields.attributes)
+        units = [unit for split in there for unit in _units(kind, split, by_split[split], fields)]
+        said = [f"{split} ({counted(len(by_split[split]), 'file')})" for split in there]
+        read = "read in place"
+        copied = 0
+        if kind == "Parquet":
+            copied = sum(_copied_bytes(raw, path, fields) for unit in units for path in unit.files)
+            read = f"{sized(copied)} of compressed images are copied once" if copied else read
+        described = f"{kind}: {', '.join(said)}, {read}; {fields.describe()}"
+        return Found((described,), tuple(units), there, copied=copied, whole=True)
+
+    def scan(self, raw: Path, unit: ScanUnit) -> Scanned:
+        """List the samples of a unit's files, and read their small fields."""
+        if not isinstance(unit, ShardsUnit):
+            raise TypeError(f"a unit of another data set: {unit!r}")
+        self.attributes = tuple(attribute for _, attribute in unit.fields.attributes)
+        if unit.kind == "Parquet":
+            return _scan_parquet(raw, unit)
+        found = _Samples(unit)
+        restarts: list[bytes] = []
+        for path in unit.files:
+            if unit.kind == "WebDataset":
+                samples = webdataset_samples(raw, path, unit.restarts_name, restarts)
+            else:
+                samples = SAMPLES[unit.kind](raw, path)
+            found.add(path, samples)
+        return found.scanned(restarts[0] if restarts else b"")
+
+    def fingerprint(self, raw: Path, unit: ScanUnit) -> str:
+        """Size and modification time of each file, and of what is read beside it."""
+        files = unit.files if isinstance(unit, ShardsUnit) else ()
+        beside = [str(Path(path).with_suffix(".lst")) for path in files]
+        beside += [str(Path(path).parent / INDEX) for path in files]
+        paths = [*files, *dict.fromkeys(path for path in beside if (raw / path).exists())]
+        return json.dumps([_SCAN_RULES, *(stat_fingerprint(raw, path) for path in paths)])
+
+
+class _Samples:
+    """The samples of a unit, as they become rows, and what is wrong with the others."""
+
+    def __init__(self, unit: ShardsUnit) -> None:
+        self._unit = unit
+        self._rows: list[Row] = []
+        self._bad: list[Unmatched] = []
+        self._counts: Counter[str] = Counter()
+        self._keys: set[str] = set()
+        self._numbers: dict[str, int] = {}
+
+    def know(self, names: Sequence[str]) -> None:
+        """The classes of a field whose numbers have names, also those that nothing shows."""
+        for number, name in enumerate(names):
+            self._number(label_text(number, name, name))
+
+    def add(self, path: str, samples: Iterable[Sample]) -> None:
+        """Samples of a file.
+
+        Raises:
+            SourceError: a label or an attribute is not what the first samples have.
+        """
+        for number, sample in enumerate(samples):
+            key, place = self._key(path, number, sample), printable(path)
+            images = self._images(sample)
+            try:
+                labels = self._labels(sample)
+                attributes = dict(self._attributes(sample))
+            except SourceError as error:
+                raise SourceError(f"{place}, {printable(key)}: {error}") from error
+            if len(images) != 1:
+                what = f"samples {'of several images' if images else 'without an image'}"
+                self._refuse(key, path, what, "unlisted" if images else "missing")
+            elif labels is None:
+                self._refuse(key, path, "samples without a label")
+            elif key in self._keys:
+                self._refuse(key, path, "samples of a key that another one has")
+            else:
+                self._keys.add(key)
+                self._rows.append(images[0].row(key, labels, attributes=attributes))
+
+    def scanned(self, restarts: bytes = b"") -> Scanned:
+        """All of them."""
+        return Scanned(
+            {self._unit.split: self._rows},
+            unmatched=self._bad,
+            classes=[*self._numbers],
+            counts=dict(self._counts),
+            restarts=restarts,
+        )
+
+    def _refuse(
+        self, key: str, path: str, what: str, kind: Literal["missing", "unlisted"] = "unlisted"
+    ) -> None:
+        self._counts[what] += 1
+        self._bad.append(Unmatched(kind, key, path, self._unit.split))
+
+    def _number(self, text: str) -> int:
+        return self._numbers.setdefault(text, len(self._numbers))
+
+    def _key(self, path: str, number: int, sample: Sample) -> str:
+        field = self._unit.fields.key
+        named = [image.path for image in self._images(sample)] or [sample.key]
+        value = sample.fields.get(field) if field else named[0]
+        if value and field != NUMBER:
+            with suppress(ValueError):
+                return clean_path(str(value))
+        return f"{path}/{number:08d}"
+
+    def _images(self, sample: Sample) -> list[StoredImage]:
+        wanted = self._unit.fields.image
+        return [image for name, image in sample.images.items() if wanted in ("", name)]
+
+    def _labels(self, sample: Sample) -> tuple[int, ...] | None:
+        """Numbers of the labels; None if one is missing."""
+        fields = self._unit.fields
+        value = sample.fields.get(fields.label)
+        words = [str(sample.fields.get(name) or "") for name in (fields.identifier, fields.name)]
+        if not fields.several:
+            if isinstance(value, list):
+                raise SourceError(f"{len(value)} labels, expected one, as the first samples have")
+            text = label_text(value, *words)
+            return (self._number(text),) if text else None
+        if value is None:
+            return None
+        values = value if isinstance(value, list) else [value]
+        if fields.several == "flags":
+            self.know([""] * len(values))
+            values = [number for number, flag in enumerate(values) if flag]
+        texts = {text for text in map(label_text, values) if text}
+        return tuple(sorted(map(self._number, texts)))
+
+    def _attributes(self, sample: Sample) -> Iterator[tuple[str, int | str]]:
+        for field, attribute in self._unit.fields.attributes:
+            value = sample.fields.get(field)
+            if value is None or value == "":
+                continue
+            if attribute.kind == "text":
+                yield attribute.name, value if isinstance(value, str) else json.dumps(value)
+            elif isinstance(value, int):
+                yield attribute.name, value
+            else:
+                raise SourceError(
+                    f"{printable(field)} is {printable(repr(value))}, no whole number"
+                )
+
+
+def _first_samples(
+    raw: Path, kind: Kind, path: str
+) -> tuple[list[Sample], Mapping[str, Sequence[str]]]:
+    """The first samples of a file, and the names of classes that it has."""
+    if kind == "Parquet":
+        from dataprep.archives.parquet import columns_of, first_rows  # late: they load Arrow
+
+        columns = columns_of(raw, path)
+        return first_rows(raw, path, columns, _PEEKED), columns.classes
+    samples = [*islice(SAMPLES[kind](raw, path), _PEEKED)]
+    if not samples:
+        raise SourceError(f"{printable(path)} has no samples; move it away, or choose with --files")
+    return samples, {}
+
+
+def _units(kind: Kind, split: str, files: Sequence[str], fields: Fields) -> Iterator[ShardsUnit]:
+    """About 350, or 64 files in each; a gzip archive is one, since a unit has one restart file."""
+    size = max(1, min(_MOST_FILES, -(-len(files) // _ENOUGH_UNITS)))
+    if any(container_kind(path) == "gzip" for path in files):
+        size = 1
+    for number, at in enumerate(range(0, len(files), size)):
+        some = tuple(files[at : at + size])
+        yield ShardsUnit(f"{split}-{number:05d}", some[0], kind, split, some, fields)
+
+
+def _copied_bytes(raw: Path, path: str, fields: Fields) -> int:
+    from dataprep.archives.parquet import columns_of
+
+    columns = columns_of(raw, path)
+    return columns.packed[columns.image(fields.image)]
+
+
+def _scan_parquet(raw: Path, unit: ShardsUnit) -> Scanned:
+    """The rows of Parquet files: images in place if they all lie as they are, else copied."""
+    from dataprep.archives.parquet import NotInPlaceError, columns_of, places_of
+
+    places: dict[str, list[Place | None]] = {}
+    try:
+        for path in unit.files:
+            columns = columns_of(raw, path)
+            image = columns.images[columns.image(unit.fields.image)]
+            places[path] = [*places_of(raw, path, image)]
+    except NotInPlaceError:
+        return Scanned(copy=partial(_copy_images, raw, unit))
+    return _parquet_rows(raw, unit, places)
+
+
+def _copy_images(raw: Path, unit: ShardsUnit, file: BinaryIO) -> Scanned:
+    """Write the images one behind another; they are read there."""
+    from dataprep.archives.parquet import columns_of, images_of
+
+    places: dict[str, list[Place | None]] = {}
+    at = file.write(_COPY_HEAD)
+    for path in unit.files:
+        columns, places[path] = columns_of(raw, path), []
+        for image in images_of(raw, path, columns.images[columns.image(unit.fields.image)]):
+            places[path].append(None if image is None else (at, len(image)))
+            at += file.write(image or b"")
+    return _parquet_rows(raw, unit, places, ("copy", unit.copy_name))
+
+
+def _parquet_rows(
+    raw: Path,
+    unit: ShardsUnit,
+    places: Mapping[str, Sequence[Place | None]],
+    packing: Packing = (),
+) -> Scanned:
+    from dataprep.archives.parquet import columns_of, parquet_samples
+
+    found = _Samples(unit)
+    for path, some in places.items():
+        columns = columns_of(raw, path)
+        found.know(columns.classes.get(unit.fields.label, ()))
+        names = unit.fields.names
+        found.add(
+            path, parquet_samples(raw, path, columns.image(unit.fields.image), names, some, packing)
+        )
+    return found.scanned()

@@ -1,0 +1,188 @@
+"""Which fields of other people's samples are the image, the label, the key and the attributes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from dataprep.archives.samples import Sample, Value
+from dataprep.datasets.base import Attribute, refuse_reserved
+from dataprep.errors import SourceError
+from dataprep.system.messages import printable, some_of
+
+NUMBER: Final = "number"
+"""The value of ``--key_field`` that asks for the sample's number."""
+
+_LABELS: Final = ("cls", "label", "labels", "class", "category", "target", "y")
+_LABEL_OF_EXAMPLES: Final = "image/class/label"
+_KEYS: Final = ("image/key", "key", "json.key", "image/filename", "filename", "json.filename")
+# What says in words which class a label's number is.
+_IDENTIFIERS: Final = ("image/class/synset", "json.synset", "synset")
+_NAMES: Final = ("image/class/text", "json.class_name", "class_name")
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """What is taken of a sample.
+
+    Attributes:
+        image: name of the field; empty: the only image, whatever it is called.
+        label: empty: nothing.
+        several: whether a label is a list of labels, or flags of zeros and ones, one a class.
+        identifier: of the class that a number is; empty: nothing says that.
+        name: of that class in words; likewise.
+        key: empty: what the container calls the sample; `NUMBER`: its number in its file.
+        attributes: the field of each.
+    """
+
+    image: str
+    label: str
+    several: Literal["", "list", "flags"]
+    identifier: str
+    name: str
+    key: str
+    attributes: tuple[tuple[str, Attribute], ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All fields but the image."""
+        named = (self.label, self.identifier, self.name, self.key)
+        others = [field for field, _ in self.attributes]
+        return tuple(dict.fromkeys(name for name in (*named, *others) if name not in ("", NUMBER)))
+
+    def describe(self) -> str:
+        """The fields, for the terminal."""
+        said = {"label": self.label, "key": self.key, "image": self.image}
+        taken = [f"{what} from {printable(name)}" for what, name in said.items() if name]
+        if self.attributes:
+            taken.append(f"attributes {some_of([name for name, _ in self.attributes])}")
+        return ", ".join(taken)
+
+
+def choose_fields(
+    options: Mapping[str, str],
+    samples: Sequence[Sample],
+    classes: Mapping[str, Sequence[str]],
+    place: str,
+) -> Fields:
+    """What the options name, else what there is only one candidate for.
+
+    Args:
+        options: the data set's.
+        samples: the first few.
+        classes: names of the classes that a field's numbers are, where the file has them.
+        place: their file, for messages.
+
+    Raises:
+        SourceError: a field is not there, or several could be meant.
+    """
+    images = {name: None for sample in samples for name in sample.images}
+    fields = {name: each for sample in samples for name, each in sample.fields.items()}
+
+    def require(option: str, known: Mapping[str, object] | Sequence[str]) -> str:
+        name = options.get(option, "")
+        if name and name not in known:
+            raise SourceError(
+                f"{place} has no field {printable(name)}; it has {some_of([*known]) or 'none'}; "
+                f"name one of them with --{option}"
+            )
+        return name
+
+    image = require("image_field", images)
+    if not image and any(len(sample.images) > 1 for sample in samples):
+        raise SourceError(
+            f"{place}: samples of several images, {some_of(images)}; name the one that is to be "
+            "stored with --image_field"
+        )
+    label = require("label_field", fields) or _guess_label(fields, classes, place)
+    keys = (*_KEYS, f"{image or next(iter(images), '')}.path")
+    key = options.get("key_field", "")
+    if key and key != NUMBER:
+        require("key_field", fields)
+    elif not key:
+        key = next((name for name in keys if _tells_apart(samples, name)), "")
+    numbered = label not in classes and any(_is_number(one.fields.get(label)) for one in samples)
+    identifier, name = (
+        next((name for name in names if numbered and name in fields), "")
+        for names in (_IDENTIFIERS, _NAMES)
+    )
+    return Fields(
+        image=image,
+        label=label,
+        several=_several([sample.fields.get(label) for sample in samples], label),
+        identifier=identifier or name,
+        name=name or identifier,
+        key=key,
+        attributes=_attributes(options.get("attribute_fields", ""), samples, fields, label, place),
+    )
+
+
+def _guess_label(
+    fields: Mapping[str, Value], classes: Mapping[str, Sequence[str]], place: str
+) -> str:
+    found = [
+        name
+        for name in fields
+        if name in classes or name == _LABEL_OF_EXAMPLES or name.rpartition(".")[2] in _LABELS
+    ]
+    if len(found) != 1:
+        could = f"{some_of(found)} could be" if found else f"none of {some_of(fields)} looks like"
+        raise SourceError(f"{place}: {could} the label; name it with --label_field")
+    return found[0]
+
+
+def _tells_apart(samples: Sequence[Sample], name: str) -> bool:
+    """Whether a field is text, and another one in each sample."""
+    values = [sample.fields.get(name) for sample in samples]
+    texts = {value for value in values if isinstance(value, str) and value}
+    return len(texts) == len(values) > 0
+
+
+def _is_number(value: Value) -> bool:
+    values = value if isinstance(value, list) else [value]
+    return any(isinstance(each, (int, float)) for each in values)
+
+
+def _several(values: Sequence[Value], label: str) -> Literal["", "list", "flags"]:
+    """Vectors of zeros and ones are what tf.Example and RecordIO have for several labels."""
+    lists = [value for value in values if isinstance(value, list)]
+    if not lists:
+        return ""
+    same = len(lists) == len(values) and len({len(each) for each in lists}) == 1
+    flags = label in (_LABEL_OF_EXAMPLES, "label") and {each for one in lists for each in one}
+    return "flags" if same and len(lists[0]) > 1 and flags and flags <= {0, 1} else "list"
+
+
+def _attributes(
+    asked: str,
+    samples: Sequence[Sample],
+    fields: Mapping[str, Value],
+    label: str,
+    place: str,
+) -> tuple[tuple[str, Attribute], ...]:
+    """The fields that are kept; whole numbers, if those of the first samples are, or text."""
+    names = [name.strip() for name in asked.split(",") if name.strip()]
+    if names == ["all"] and "all" not in fields:
+        plain = [name for name, value in fields.items() if isinstance(value, (int, str))]
+        names = [name for name in plain if name != label]
+    found: dict[str, Attribute] = {}
+    for name in names:
+        if name not in fields:
+            raise SourceError(
+                f"{place} has no field {printable(name)}; it has {some_of(fields)}; name one of "
+                "them with --attribute_fields"
+            )
+        values = [sample.fields.get(name) for sample in samples]
+        whole = all(isinstance(value, int) for value in values if value is not None)
+        own = re.sub(r"\W+", "_", name.removeprefix("json."), flags=re.ASCII).strip("_")
+        found[name] = Attribute(own, "int" if whole else "text")
+    attributes = [*found.values()]
+    if "" in (named := [each.name.lower() for each in attributes]) or len({*named}) < len(named):
+        raise SourceError(
+            f"{place}: fields {some_of(found)} cannot be attributes, since letters and digits "
+            "alone do not tell them apart; name fewer with --attribute_fields"
+        )
+    refuse_reserved(attributes, f"{place}: --attribute_fields")
+    return tuple(found.items())

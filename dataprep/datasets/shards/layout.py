@@ -1,0 +1,144 @@
+"""Finds the files that others have packed: what they are, by their content, and of which split."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Final, Literal
+
+from dataprep.archives.containers import container_kind
+from dataprep.archives.listing import is_clutter_folder
+from dataprep.archives.mds import INDEX, mds_samples, mds_shards
+from dataprep.archives.recordio import MAGIC, recordio_samples
+from dataprep.archives.samples import Sample
+from dataprep.archives.tfrecord import HEADER, read_length, tfrecord_samples
+from dataprep.archives.webdataset import webdataset_samples
+from dataprep.datasets.raw_directory import list_raw
+from dataprep.datasets.splits import SPLIT_FOLDERS, split_of_folder
+from dataprep.errors import SinkError, SourceError
+from dataprep.system.messages import counted, printable, some_of, unreadable
+from dataprep.system.regular_files import open_regular
+
+Kind = Literal["WebDataset", "Parquet", "TFRecord", "RecordIO", "MDS"]
+
+SAMPLES: Final[Mapping[Kind, Callable[[Path, str], Iterator[Sample]]]] = {
+    "WebDataset": webdataset_samples,
+    "TFRecord": tfrecord_samples,
+    "RecordIO": recordio_samples,
+    "MDS": mds_samples,
+}
+"""What reads the samples of a file; Parquet is read by columns."""
+
+_EXPECTED: Final = "WebDataset, Parquet, TFRecord, RecordIO or MDS files"
+_HEAD: Final = 512  # bytes, a header of tar
+_TAR: Final = (257, b"ustar")
+_GZIP: Final = b"\x1f\x8b"
+_WORDS: Final = re.compile(r"[-_. ]+")
+
+
+def find_files(raw: Path, pattern: str) -> tuple[Kind, list[str]]:
+    """The files of one kind below the raw directory, sorted.
+
+    Args:
+        pattern: that their names or paths must match, as a shell has it; empty: any.
+
+    Raises:
+        SourceError: there are none, or of several kinds, or they cannot be read.
+    """
+    list_raw(raw, _EXPECTED)
+    _refuse_own(raw)
+    found: dict[Kind, list[str]] = defaultdict(list)
+    compressed: list[str] = []
+    for folder, names in _folders(raw):
+        listed = (mds_shards(raw, folder) if INDEX in names else None) or {}
+        paths = {f"{folder}/{name}" if folder else name: name for name in names}
+        for path, name in paths.items():
+            if pattern and not (fnmatchcase(name, pattern) or fnmatchcase(path, pattern)):
+                continue
+            kind = "MDS" if name in listed else _kind_of(raw, path)
+            if kind is not None:
+                found[kind].append(path)
+            elif name.rpartition(".")[0] in listed:
+                compressed.append(path)
+    if not found:
+        there = f"; {some_of(compressed)} are compressed shards" if compressed else ""
+        raise SourceError(
+            f"no shards in {printable(str(raw))}{there}; expected {_EXPECTED}; check --raw"
+            + (f" and --files {printable(pattern)}" if pattern else "")
+        )
+    if len(found) > 1:
+        said = ", ".join(f"{counted(len(some), kind + ' file')}" for kind, some in found.items())
+        raise SourceError(f"found {said} together; choose some with --files, such as '*.tar'")
+    ((kind, files),) = found.items()
+    return kind, sorted(files)
+
+
+def splits_of(files: list[str], otherwise: str) -> dict[str, list[str]]:
+    """The files of each split, by the names of folders and files: ``imagenet-train-0000.tar``.
+
+    Args:
+        otherwise: the split of all of them, if no name tells any.
+
+    Raises:
+        SourceError: some have a split in their name, others have none.
+    """
+    found: dict[str, list[str]] = defaultdict(list)
+    for path in files:
+        *words, name = path.split("/")
+        words += _WORDS.split(name)
+        found[next(filter(None, map(split_of_folder, words)), "")].append(path)
+    if (rest := found.pop("", [])) and found:
+        raise SourceError(
+            f"{some_of(rest)}: no split in the name, beside files of {', '.join(sorted(found))}; "
+            f"expected one of {SPLIT_FOLDERS}; choose files with --files"
+        )
+    return {otherwise: rest} if rest else dict(found)
+
+
+def _folders(raw: Path) -> Iterator[tuple[str, list[str]]]:
+    """Every folder below, relative to the raw directory, with the names of its regular files."""
+
+    def refuse(error: OSError) -> None:
+        raise unreadable(str(error.filename), error) from error
+
+    for place, folders, names in os.walk(raw, onerror=refuse):
+        folders[:] = sorted(name for name in folders if not is_clutter_folder(name))
+        files = [name for name in names if name[0] != "." and Path(place, name).is_file()]
+        yield os.path.relpath(place, raw).removeprefix("."), sorted(files)
+
+
+def _kind_of(raw: Path, path: str) -> Kind | None:
+    try:
+        with open_regular(raw / path, buffering=0) as file:
+            head = file.read(_HEAD)
+    except OSError as error:
+        raise unreadable(path, error) from error
+    if head.startswith(b"PAR1"):
+        return "Parquet"
+    if head.startswith(MAGIC):
+        return "RecordIO"
+    at, word = _TAR
+    if head[at:].startswith(word) or (head.startswith(_GZIP) and container_kind(path) == "gzip"):
+        return "WebDataset"
+    try:
+        return "TFRecord" if read_length(head[: HEADER.size]) else None
+    except SinkError:
+        return None
+
+
+def _refuse_own(raw: Path) -> None:
+    """Refuse a finished data set: of that more is known than of other people's shards."""
+    try:
+        with open_regular(raw / "manifest.json") as file:
+            own = b"dataprep-manifest-" in file.read(_HEAD)
+    except OSError:
+        return
+    if own:
+        raise SourceError(
+            f"{printable(str(raw))} is a finished data set; make another format of it with "
+            "`dataprep convert`, or choose its images with `dataprep select`"
+        )

@@ -1,0 +1,319 @@
+"""DICOM images of one frame, and the few things of their headers that tell of no person.
+
+pydicom (the extra ``dicom``) takes files apart and decodes; what leads from stored values to grey
+levels (PS3.3, C.11) is done here, on a table of all values that a sample may have.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dataprep.errors import ImageError
+from dataprep.images.pixels import Levels, require_size
+from dataprep.images.recipe import parse_window
+
+if TYPE_CHECKING:
+    from pydicom import Dataset
+
+_MAGIC: Final = b"DICM"
+_ENDS: Final = 128 + len(_MAGIC)
+# Who decodes what, by transfer syntax, since lossy decoders differ by some levels: pydicom, with a
+# plugin for what is coded, or a function of imagecodecs. gdcm crashes on damaged files; of
+# High-Throughput JPEG 2000 imagecodecs ignores errors; CharLS takes seconds for a damaged file of
+# lossy JPEG-LS or of several samples a pixel.
+_BY_PYDICOM: Final = {
+    "1.2.840.10008.1.2": "",
+    "1.2.840.10008.1.2.1": "",
+    "1.2.840.10008.1.2.2": "",
+    "1.2.840.10008.1.2.5": "pydicom",  # RLE
+    "1.2.840.10008.1.2.4.50": "pillow",  # JPEG baseline
+    "1.2.840.10008.1.2.4.90": "pillow",  # JPEG 2000
+    "1.2.840.10008.1.2.4.91": "pillow",
+}
+_BY_IMAGECODECS: Final = {
+    "1.2.840.10008.1.2.4.51": "jpeg8_decode",  # JPEG of 12 bits
+    "1.2.840.10008.1.2.4.57": "jpeg8_decode",  # lossless JPEG
+    "1.2.840.10008.1.2.4.70": "jpeg8_decode",
+    "1.2.840.10008.1.2.4.80": "jpegls_decode",  # lossless
+}
+_DEFLATED: Final = b"1.2.840.10008.1.2.1.99"
+_IMAGE_TAGS: Final = [
+    *("Rows", "Columns", "BitsAllocated", "BitsStored", "HighBit", "PixelRepresentation"),
+    *("SamplesPerPixel", "PhotometricInterpretation", "PlanarConfiguration", "NumberOfFrames"),
+    *("ModalityLUTSequence", "RescaleSlope", "RescaleIntercept", "VOILUTSequence"),
+    *("WindowCenter", "WindowWidth", "VOILUTFunction", "BurnedInAnnotation", "PixelData"),
+    *("FloatPixelData", "DoubleFloatPixelData"),
+]
+# Start of frame, of JPEG and of JPEG-LS; others have no size (ISO 10918-1, table B.1).
+_FRAMES: Final = frozenset({*range(0xC0, 0xD0), 0xF7} - {0xC4, 0xC8, 0xCC})
+_SCAN: Final = frozenset({0xDA})
+_CODESTREAM: Final = b"\xff\x4f\xff\x51"
+_ERRORS: Final = (  # pydicom's and its decoders', by fuzzing
+    *(ValueError, TypeError, AttributeError, LookupError, ArithmeticError, OSError, EOFError),
+    *(RuntimeError, struct.error, AssertionError, NotImplementedError),
+    Warning,  # only where the user makes errors of them
+)
+BURNED_IN: Final = "BurnedInAnnotation is YES"
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What is shown of the values: from black to white.
+
+    Attributes:
+        kind: VOI LUT Function: ``LINEAR``, ``LINEAR_EXACT`` or ``SIGMOID``.
+    """
+
+    center: float
+    width: float
+    kind: str = "LINEAR"
+
+    def __post_init__(self) -> None:
+        enough = self.width >= 1 if self.kind == "LINEAR" else self.width > 0
+        if not (enough and np.isfinite(self.center) and np.isfinite(self.width)):
+            raise ImageError(
+                f"broken DICOM: a {self.kind} window of centre {self.center:g} and width "
+                f"{self.width:g}; --dicom_window sets another"
+            )
+
+    def shown(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """From 0, black, to 1, as PS3.3 C.11.2.1.2 and C.11.2.1.3 say."""
+        if self.kind == "SIGMOID":
+            return 1 / (1 + np.exp(np.clip(-4 * (values - self.center) / self.width, -700, 700)))
+        center, width = self.center, self.width
+        if self.kind == "LINEAR":
+            center, width = center - 0.5, width - 1
+        if width == 0:
+            return np.where(values > center, 1.0, 0.0)
+        return np.clip((values - center) / width + 0.5, 0, 1)
+
+
+def is_dicom(data: bytes) -> bool:
+    """Whether it has the mark that stands behind the preamble."""
+    return data[128:_ENDS] == _MAGIC
+
+
+def decode(data: bytes, window: str, max_pixels: int, *, deep: bool) -> tuple[Levels, bool]:
+    """Decode to what a viewer shows: 8-bit grey or RGB, or 16-bit grey.
+
+    Args:
+        window: see `Recipe.dicom_window`.
+        max_pixels: the limit, checked before anything is decoded, also in the coded data.
+        deep: whether samples of more than 8 bits become grey levels of 16.
+
+    Returns:
+        The pixels; and whether the file says that annotations are burned into them.
+
+    Raises:
+        ImageError: it is damaged, too large, no image of one frame, or nothing here decodes it.
+    """
+    with _reading():
+        image = _read(data, _IMAGE_TAGS)
+        if not ("PixelData" in image and "Rows" in image and "Columns" in image):
+            raise ImageError("DICOM without pixels, or with those of floating point")
+        if (frames := int(image.get("NumberOfFrames") or 1)) != 1:
+            raise ImageError(f"DICOM of {frames} frames, expected an image of one")
+        require_size(int(image.Columns), int(image.Rows), max_pixels)
+        grey = _is_grey(image)
+        found = _decoded(image)
+        if grey:
+            shown = _table(found.itemsize, image, window, deep=deep)
+            found = shown[found.view(f"u{found.itemsize}")]
+        burned = str(image.get("BurnedInAnnotation", "")).strip().upper() == "YES"
+        return found, burned
+
+
+@contextmanager
+def _reading() -> Iterator[None]:
+    """Word pydicom's errors.
+
+    Raises:
+        ImageError: the file is damaged, or pydicom is not installed.
+    """
+    try:
+        from pydicom.errors import BytesLengthException, InvalidDicomError
+
+        yield
+    except ModuleNotFoundError as error:
+        raise ImageError(
+            f"unsupported DICOM: {error.name} is missing; pip install 'dataprep-shards[dicom]'"
+        ) from error
+    except (*_ERRORS, BytesLengthException, InvalidDicomError) as error:
+        text = " ".join(str(error).split())[:200]
+        raise ImageError(f"broken DICOM: {text or type(error).__name__}") from error
+
+
+def _read(data: bytes, tags: list[str], *, pixels: bool = True) -> Dataset:
+    """These elements of a file.
+
+    Raises:
+        ImageError: the file would be inflated without a limit.
+    """
+    if _DEFLATED in data:
+        raise ImageError("unsupported DICOM: deflated as a whole, which may be a bomb")
+    from pydicom import dcmread
+
+    return dcmread(io.BytesIO(data), stop_before_pixels=not pixels, specific_tags=tags)
+
+
+def _is_grey(image: Dataset) -> bool:
+    """Whether it is grey, or colour of 8 bits.
+
+    Raises:
+        ImageError: it is neither.
+    """
+    kind, samples = str(image.PhotometricInterpretation), int(image.SamplesPerPixel)
+    allocated, stored = int(image.BitsAllocated), int(image.BitsStored)
+    grey = kind in ("MONOCHROME1", "MONOCHROME2") and samples == 1 and allocated in (8, 16)
+    colour = kind.startswith(("RGB", "YBR")) and samples == 3 and allocated == stored == 8
+    colour = colour and not image.PixelRepresentation
+    if not (grey or colour) or not 1 <= stored <= allocated:
+        raise ImageError(
+            f"unsupported DICOM: {kind[:20]} of {samples} x {stored} bits, {allocated} allocated; "
+            "expected grey of at most 16 bits, or RGB or YBR of 8"
+        )
+    return grey
+
+
+def _decoded(image: Dataset) -> NDArray[Any]:
+    """The stored values, (rows, columns), or RGB.
+
+    Raises:
+        ImageError: nothing here decodes it, or what is coded has another size.
+    """
+    from pydicom.encaps import get_frame
+    from pydicom.pixels import get_decoder
+
+    syntax = image.file_meta.TransferSyntaxUID
+    plugin, function = _BY_PYDICOM.get(syntax), _BY_IMAGECODECS.get(syntax)
+    kind, rgb = str(image.PhotometricInterpretation), image.SamplesPerPixel == 3
+    known = {"jpeg8_decode": ("MONO", "RGB"), "jpegls_decode": ("MONO",)}.get(function or "", ())
+    if plugin is None and not kind.startswith(known):
+        raise ImageError(f"unsupported DICOM: {kind} of transfer syntax {syntax.name[:80]}")
+    if plugin != "":
+        frame = get_frame(image.PixelData, 0, number_of_frames=1)
+        _require_same_size(frame, image, runs=plugin == "pydicom")
+    if function is None:
+        found, _ = get_decoder(syntax).as_array(image, index=0, decoding_plugin=plugin)
+    else:
+        import imagecodecs
+
+        if function == "jpegls_decode" and _segment(frame, _SCAN)[7]:
+            raise ImageError("unsupported DICOM: lossy JPEG-LS")
+        options = {"outcolorspace": "RGB"} if rgb else {}
+        found = getattr(imagecodecs, function)(frame, **options)
+    if found.shape != (image.Rows, image.Columns, *[3] * rgb) or found.itemsize > 2:
+        raise ImageError(f"broken DICOM: {found.dtype} pixels of shape {found.shape} coded")
+    return np.ascontiguousarray(found, found.dtype.newbyteorder("="))
+
+
+def _require_same_size(frame: bytes, image: Dataset, *, runs: bool) -> None:
+    """Refuse coded data that could take more memory than the size in the header says."""
+    rows, columns = int(image.Rows), int(image.Columns)
+    if runs:  # one of 128 bytes has 2
+        most = rows * columns * int(image.SamplesPerPixel) * int(image.BitsAllocated) // 8
+        if len(frame) > 2 * most + 128:
+            raise ImageError(f"broken DICOM: {len(frame)} bytes of RLE for {most} bytes of pixels")
+        return
+    if (at := frame.find(_CODESTREAM)) >= 0:  # SIZ (15444-1, A.5.1)
+        width, height, samples = struct.unpack(">II24xH", frame[at + 8 : at + 42])
+    else:
+        height, width, samples = struct.unpack(">HHB", _segment(frame, _FRAMES)[5:10])
+    if (width, height, samples) != (columns, rows, image.SamplesPerPixel):
+        raise ImageError(
+            f"broken DICOM: {width}x{height}x{samples} samples coded, {columns}x{rows}x"
+            f"{image.SamplesPerPixel} declared"
+        )
+
+
+def _segment(data: bytes, markers: frozenset[int]) -> bytes:
+    """From the first of these markers of a JPEG header on."""
+    at = 2
+    while data[at] == 0xFF and data[at + 1] not in markers:
+        at += 1 if data[at + 1] == 0xFF else 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+    if data[at] != 0xFF:
+        raise ImageError("broken DICOM: its JPEG data has no frame or scan")
+    return data[at:]
+
+
+def _table(size: int, image: Dataset, wanted: str, *, deep: bool) -> NDArray[Any]:
+    """The grey level of everything that a sample may be, by its bits as an unsigned number.
+
+    Args:
+        size: of a sample, in bytes.
+        wanted: see `decode`.
+        deep: whether the levels have 16 bits if the samples have more than 8.
+    """
+    bits = int(image.BitsStored)
+    least = -(1 << bits - 1) if image.PixelRepresentation else 0
+    most = least + (1 << bits) - 1
+    # What the bits beside those stored are is nobody's business: overlays, or the sign again.
+    stored = np.arange(1 << 8 * size) & ((1 << bits) - 1)
+    values = np.where(stored > most, stored - (1 << bits), stored).astype(np.float64)
+    if modality := image.get("ModalityLUTSequence"):
+        values, top = _looked_up(values, modality[0], image)
+        low, high = 0.0, top
+    else:
+        slope, intercept = (
+            default if image.get(name) is None else float(image[name].value)
+            for name, default in (("RescaleSlope", 1.0), ("RescaleIntercept", 0.0))
+        )
+        values = values * slope + intercept
+        low, high = sorted((least * slope + intercept, most * slope + intercept))
+    lut = image.get("VOILUTSequence") if wanted == "file" else None
+    given = parse_window(wanted)
+    window = Window(*given) if given else _window_of(image) if wanted == "file" else None
+    if lut:
+        values, top = _looked_up(values, lut[0], image)
+        shown = values / top
+    elif window:
+        shown = window.shown(values)
+    else:
+        if not 0 < high - low < np.inf:
+            raise ImageError(f"broken DICOM: values from {low:g} to {high:g}")
+        shown = (values - low) / (high - low)
+    if image.PhotometricInterpretation == "MONOCHROME1":  # after the window: C.7.6.3.1.2
+        shown = 1 - shown
+    levels = np.uint16 if deep and bits > 8 else np.uint8
+    return (shown.clip(0, 1) * np.iinfo(levels).max + 0.5).astype(levels)
+
+
+def _window_of(image: Dataset) -> Window | None:
+    """The file's first window, if it has any."""
+    center, width = (_first(image.get(name)) for name in ("WindowCenter", "WindowWidth"))
+    if center is None or width is None:
+        return None
+    return Window(float(center), float(width), str(image.get("VOILUTFunction") or "LINEAR"))
+
+
+def _first(value: Any) -> Any:
+    """The first of several values, or the only one; None without any."""
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return value[0] if value else None
+    return None if value == "" else value
+
+
+def _looked_up(
+    values: NDArray[np.float64], item: Dataset, image: Dataset
+) -> tuple[NDArray[np.float64], float]:
+    """The values by a table (C.11.1.1, C.11.2.1.1), and the highest that it may have."""
+    count, first, bits = item.LUTDescriptor
+    count, first = count % (1 << 16) or 1 << 16, int(first)
+    if first >= 1 << 15 and values.min() < 0:  # a negative number, read as one without a sign
+        first -= 1 << 16
+    data = item.LUTData
+    if isinstance(data, bytes):
+        order = "<" if image.file_meta.TransferSyntaxUID.is_little_endian else ">"
+        data = np.frombuffer(data, "u1" if len(data) in (count, count + 1) else f"{order}u2")
+    table = np.atleast_1d(np.asarray(data, np.float64))[:count]
+    if not 8 <= bits <= 16 or len(table) < count:
+        raise ImageError(f"broken DICOM: a table of {len(table)} of {count} entries, {bits} bits")
+    return table[np.clip(values - first, 0, count - 1).astype(np.int64)], float((1 << bits) - 1)
