@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def _diff(a: Path, b: Path, workers: int | None, json: bool) -> None:
-    """Compare two data sets, A and B: keys, labels, boxes, attributes and images.
+    """Compare two data sets, A and B: keys, labels, boxes, captions, attributes and images.
 
     Format, shards and order may differ. The tables of records are compared, with the hashes of the
     images; only if either data set stores pixel arrays are shards read, and pixels compared. Exit
@@ -48,12 +48,13 @@ def _lines(found: Difference, a: Path, b: Path) -> Iterator[str]:
             what = (
                 f"{split.only_a:,} only in {a}{moved}, {split.only_b:,} only in {b}, "
                 f"{split.relabelled:,} with other labels, "
-                f"{split.changed - split.relabelled:,} with another image, boxes or attributes"
+                f"{split.changed - split.relabelled:,} with another image, boxes, captions or "
+                "attributes"
             )
         yield f"{split.split}: {what}"
     if found.same:
         images = "pixels" if found.pixels else "image bytes"
-        yield f"same: keys, labels, boxes, attributes and {images}"
+        yield f"same: keys, labels, boxes, captions, attributes and {images}"
 
 
 command = click.Command(

@@ -134,9 +134,9 @@ def summarize(
         check_kept(images.database, sizes=request.recipe.keeps_bytes)
         if images.summaries_of("kept") != grown.manifest.input:
             raise SourceError(
-                f"images of {grown.out} have another size, or other labels, boxes or attributes "
-                "than when it was made; --append only adds: bring back what was there, or use "
-                "--overwrite to make the data set of what there is now"
+                f"images of {grown.out} have another size, or other labels, boxes, captions or "
+                "attributes than when it was made; --append only adds: bring back what was there, "
+                "or use --overwrite to make the data set of what there is now"
             )
     images.choose(
         splits,

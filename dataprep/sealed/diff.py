@@ -32,8 +32,8 @@ class SplitDifference:
         only_a: how many keys are in this split of the first data set alone.
         only_b: likewise, of the second.
         moved: how many of those in the first alone are in another split of the second.
-        changed: how many keys are in both with another image, or with other labels, boxes or
-            attributes.
+        changed: how many keys are in both with another image, or with other labels, boxes,
+            captions or attributes.
         relabelled: how many of those have other labels, and are the same else.
         same_order: whether examples that are in both come in the same order.
         examples: some keys, with what is the matter.
@@ -78,7 +78,7 @@ class Difference:
 def diff(
     a: Path, b: Path, *, threads: int, progress: Callable[[int], object] = lambda _count: None
 ) -> Difference:
-    """Compare keys, labels, boxes, attributes and images, as both tables of records have them.
+    """Compare keys, labels, boxes, captions, attributes and images, as both tables have them.
 
     Images are compared by the hash of their bytes, which no shard is read for; or, if one data set
     stores arrays of pixels, pixel for pixel. Takes about 70 bytes of memory an example.

@@ -17,7 +17,7 @@ from pyarrow import parquet
 from dataprep.archives.listing import clean_path
 from dataprep.datasets.folder import listing as listing_module
 from dataprep.datasets.folder.dataset import Folder
-from dataprep.errors import SourceError
+from dataprep.errors import SourceError, UsageError
 from dataprep.system.messages import some_of
 from dataprep.tables.arrow import index_tables
 from tests.datasets.test_folder import write_archive, write_tree
@@ -60,8 +60,7 @@ def index(raw, listing, **options):
     for unit in dataset.find(raw, None).units:
         scanned = dataset.scan(raw, unit)
         classes = [name for name, _ in known] if known else scanned.classes or ()
-        attributes = tuple((attribute.name, attribute.kind) for attribute in dataset.attributes)
-        for table in index_tables(scanned, classes, attributes):
+        for table in index_tables(scanned, classes, dataset.own_columns):
             for row in table.to_pylist():
                 found.setdefault(row["status"], []).append(row)
     return found
@@ -410,3 +409,104 @@ def test_attributes_that_no_table_could_be_read_with(raw, tmp_path, names):
     listing = write_listing(tmp_path / "list.csv", rows)
     said = f"list.csv: --attribute_columns {some_of(names)} cannot be attributes; expected 1,000 at"
     assert refusal(raw, listing, attribute_columns=",".join(names)).startswith(said)
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+@pytest.mark.parametrize("packed", [False, True])
+def test_captions_are_a_text_or_a_list(tmp_path, raw, suffix, packed):
+    texts = ["one", "", ' "two", 左\n']
+    if suffix in ("jsonl", "parquet"):
+        texts = [["one", " two "], None, [None, ""]] if packed else ["one", None, " "]
+    rows = [
+        {"path": f"a/{number}.jpg", "label": "x", "text": text}
+        for number, text in enumerate(texts, 1)
+    ]
+    listing = write_listing(tmp_path / f"list.{suffix}", rows)
+    if packed:
+        raw = tmp_path / "packed"
+        write_archive(raw / "i.tar", IMAGES)
+
+    found = index(raw, listing, caption_column="text")["listed" if packed else "image"]
+
+    expected = [["one"], None, ['"two", 左']]
+    if suffix in ("jsonl", "parquet"):
+        expected = [["one", "two"] if packed else ["one"], None, None]
+    assert [row["captions"] for row in found] == expected
+
+
+MARKS = ["1.0", "0", "", "-1.0", "1", "0.0", "-1", " 1 "]
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_columns_that_are_classes(tmp_path, suffix):
+    write_tree(tmp_path / "raw", {f"{number}.jpg": b"x" for number in range(8)})
+    numbers = [float(mark) if mark.strip() else None for mark in MARKS]
+    marks = numbers if suffix in ("jsonl", "parquet") else MARKS
+    rows = [
+        {"path": f"{number}.jpg", "B c": mark, "A": marks[-1 - number], "age": number}
+        for number, mark in enumerate(marks)
+    ]
+    listing = write_listing(tmp_path / f"list.{suffix}", rows)
+    columns = {"label_columns": "B c, A", "attribute_columns": "all"}
+    assert Folder(listing=listing, **columns).classes() == [("B c", "B c"), ("A", "A")]
+    said = {
+        "B c": [1, 0, 0, -1, 1, 0, -1, 1],
+        "A": [1, -1, 0, 1, -1, 0, 0, 1],
+    }
+
+    def labels(*meant):
+        return [[name for name in said if said[name][at] in meant] for at in range(8)]
+
+    found = index(tmp_path / "raw", listing, **columns)["image"]
+    assert [row["labels"] for row in found] == labels(1)
+    uncertain = ["|".join(names) or None for names in labels(-1)]
+    assert [row["uncertain_labels"] for row in found] == uncertain
+    assert {"age", "uncertain_labels"} < found[0].keys()
+    assert not {"B_c", "A"} & found[0].keys()
+    for uncertain, meant in (("positive", (1, -1)), ("negative", (1,))):
+        found = index(tmp_path / "raw", listing, uncertain=uncertain, **columns)["image"]
+        assert [row["labels"] for row in found] == labels(*meant)
+        assert "uncertain_labels" not in found[0]
+    found = index(tmp_path / "raw", listing, uncertain="exclude", **columns)["image"]
+    assert [row["key"] for row in found] == [f"{at}.jpg" for at in range(8) if not labels(-1)[at]]
+    certain = write_listing(tmp_path / f"some.{suffix}", rows[:1])
+    assert "uncertain_labels" not in index(tmp_path / "raw", certain, **columns)["image"][0]
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "expected"),
+    [
+        ("path,A\nx,1\n\ny,2\n", {}, ", line 4: A 2: expected 1, 0, -1 or nothing; correct"),
+        ("path,A\nx,yes\n", {}, ", line 2: A yes: expected 1, 0, -1 or nothing; correct"),
+        ("path,B\nx,1\n", {}, " has no columns A, expected one; .*--label_columns"),
+        (
+            "path,A,uncertain_labels\nx,-1,1\n",
+            {"attribute_columns": "all"},
+            ": --attribute_columns uncertain_labels: what is uncertain in --label_columns gets",
+        ),
+    ],
+)
+def test_cells_that_are_no_marks_are_refused_with_their_line(
+    tmp_path, raw, content, options, expected
+):
+    (tmp_path / "list.csv").write_text(content)
+    said = refusal(raw, tmp_path / "list.csv", label_columns="A", **options)
+    assert re.match(f"list.csv{expected}", said)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"uncertain": "keep"}, "--uncertain needs --label_columns"),
+        ({"label_columns": "A", "no_label": "x"}, "--no_label with --label_columns, which are"),
+        ({"label_columns": "A", "label_column": "x"}, "--label_column with --label_columns"),
+        ({"label_columns": "A,B,A"}, r"--label_columns A,B,A: expected each column once"),
+        ({"label_columns": "A|B"}, r"--label_columns A\|B: expected each column once, without"),
+        ({"label_columns": "A", "uncertain": "maybe"}, "--uncertain maybe is not one of keep"),
+    ],
+)
+def test_options_that_contradict_label_columns(options, expected):
+    with pytest.raises(UsageError, match=f"^{expected}"):
+        Folder(listing="list.csv", **options)
+    with pytest.raises(UsageError, match=r"^--label_columns needs --listing"):
+        Folder(label_columns="A")
