@@ -66,6 +66,11 @@ OPTIONS: Final = (
         metavar="NAME|number",
     ),
     Option(
+        "caption_field",
+        "The field of texts that describe the image, or of lists of them: txt, json.caption, …",
+        metavar="NAME",
+    ),
+    Option(
         "attribute_fields",
         "Fields that are kept as attributes of each image, such as age,json.view; or all.",
         metavar="NAME,...|all",
@@ -139,6 +144,11 @@ class Shards(Dataset):
     def multilabel(self) -> bool:
         """Whether labels are lists, or flags; `find` knows."""
         return self._several
+
+    @property
+    def has_captions(self) -> bool:
+        """Whether ``--caption_field`` was given."""
+        return "caption_field" in self.options
 
     @cached_property
     def _known(self) -> ClassList | None:
@@ -233,7 +243,8 @@ class _Samples:
                 self._refuse(key, path, "samples of a key that another one has")
             else:
                 self._keys.add(key)
-                self._rows.append(images[0].row(key, labels, attributes=attributes))
+                said = {"attributes": attributes, "captions": self._captions(sample)}
+                self._rows.append(images[0].row(key, labels, **said))
 
     def scanned(self, restarts: bytes = b"") -> Scanned:
         """All of them."""
@@ -285,6 +296,11 @@ class _Samples:
             values = [number for number, flag in enumerate(values) if flag]
         texts = {text for text in map(label_text, values) if text}
         return tuple(sorted(map(self._number, texts)))
+
+    def _captions(self, sample: Sample) -> tuple[str, ...]:
+        value = sample.fields.get(self._unit.fields.caption)
+        texts = value if isinstance(value, list) else [value]
+        return tuple(text for text in texts if isinstance(text, str) and text)
 
     def _attributes(self, sample: Sample) -> Iterator[tuple[str, int | str]]:
         for field, attribute in self._unit.fields.attributes:

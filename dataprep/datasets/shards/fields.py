@@ -34,6 +34,7 @@ class Fields:
         identifier: of the class that a number is; empty: nothing says that.
         name: of that class in words; likewise.
         key: empty: what the container calls the sample; `NUMBER`: its number in its file.
+        caption: empty: nothing.
         attributes: the field of each.
     """
 
@@ -43,18 +44,20 @@ class Fields:
     identifier: str
     name: str
     key: str
+    caption: str
     attributes: tuple[tuple[str, Attribute], ...]
 
     @property
     def names(self) -> tuple[str, ...]:
         """All fields but the image."""
-        named = (self.label, self.identifier, self.name, self.key)
+        named = (self.label, self.identifier, self.name, self.key, self.caption)
         others = [field for field, _ in self.attributes]
         return tuple(dict.fromkeys(name for name in (*named, *others) if name not in ("", NUMBER)))
 
     def describe(self) -> str:
         """The fields, for the terminal."""
         said = {"label": self.label, "key": self.key, "image": self.image}
+        said["captions"] = self.caption
         taken = [f"{what} from {printable(name)}" for what, name in said.items() if name]
         if self.attributes:
             taken.append(f"attributes {some_of([name for name, _ in self.attributes])}")
@@ -115,6 +118,7 @@ def choose_fields(
         identifier=identifier or name,
         name=name or identifier,
         key=key,
+        caption=require("caption_field", fields),
         attributes=_attributes(options.get("attribute_fields", ""), samples, fields, label, place),
     )
 
