@@ -25,6 +25,7 @@ from benchmarks import (
     reading,
     review,
     scan,
+    shards,
     staging,
     startup,
 )
@@ -38,6 +39,7 @@ QUESTIONS: dict[str, Callable[[Setting], Sequence[Row | Sheet]]] = {
     "formats": formats.measure,
     "radiographs": radiographs.measure,
     "scan": scan.measure,
+    "shards": shards.measure,
     "memory": memory.measure,
     "reading": reading.measure,
     "staging": staging.measure,

@@ -37,7 +37,7 @@ def tree(setting: Setting, images: int) -> Path:
         for number, (synset, original) in enumerate(islice(cycle(_originals(setting)), images)):
             _copy(original, directory / "train" / synset / f"{synset}_{number}.JPEG")
 
-    return _made(setting, f"raw-{images}", fill)
+    return made(setting, f"raw-{images}", fill)
 
 
 def class_folders(setting: Setting, classes: int) -> Path:
@@ -48,7 +48,7 @@ def class_folders(setting: Setting, classes: int) -> Path:
         for (synset, _), (_, original) in zip(imagenet_classes(), originals, strict=False):
             _copy(original, directory / "train" / synset / f"{synset}_0.JPEG")
 
-    return _made(setting, f"folders-{classes}", fill)
+    return made(setting, f"folders-{classes}", fill)
 
 
 def files(directory: Path) -> list[Path]:
@@ -72,7 +72,7 @@ def nested_tars(setting: Setting, classes: int, images: int) -> Path:
                 file.write(_tar_header(f"{synset}.tar", len(inner)) + inner)
             file.write(bytes(2 * tarfile.BLOCKSIZE))
 
-    return _made(setting, f"nested-{images}", fill)
+    return made(setting, f"nested-{images}", fill)
 
 
 def listing(setting: Setting, rows: int) -> Path:
@@ -89,7 +89,7 @@ def listing(setting: Setting, rows: int) -> Path:
             for start in range(0, rows, _ROWS):
                 file.write("".join(map(_listed, order[start : start + _ROWS].tolist())))
 
-    return _made(setting, f"listing-{rows}", fill)
+    return made(setting, f"listing-{rows}", fill)
 
 
 def radiographs(setting: Setting, patients: int, layout: ChestXray14Layout) -> Path:
@@ -101,10 +101,10 @@ def radiographs(setting: Setting, patients: int, layout: ChestXray14Layout) -> P
         # More archives than there are cores, as the published 12 are.
         synthesize_chestxray14(directory, patients=patients, archives=4, layout=layout, size=size)
 
-    return _made(setting, f"radiographs-{patients}-{layout}", fill)
+    return made(setting, f"radiographs-{patients}-{layout}", fill)
 
 
-def _made(setting: Setting, name: str, fill: Callable[[Path], None]) -> Path:
+def made(setting: Setting, name: str, fill: Callable[[Path], None]) -> Path:
     """The directory of that name, filled if it is not there; its files in the page cache."""
     directory = setting.work / name
     if not directory.exists():

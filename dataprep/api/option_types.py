@@ -58,6 +58,9 @@ class PrepareOptions(JobOptions, total=False):
     splits_from: StrPath | None
     split_seed: int | str | None
     group_by: str | None
+    dicom_attributes: Names | None
+    hash_key: StrPath | None
+    hash_keys: Literal["no", "yes"] | None
     out: StrPath | None
     local_scratch_dir: StrPath | None
     sink: str | None

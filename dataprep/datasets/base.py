@@ -192,6 +192,9 @@ class Dataset(ABC):
     cut: StratifiedCut | None = None
     """How to cut the images whose split scanning leaves open; None: it does so of none."""
 
+    names_files: bool = True
+    """Whether the table of records may name the files of the raw data that were rejected."""
+
     group: ClassVar[str] = "group"
     """What `Row.group` is, for messages: ``patient``."""
 

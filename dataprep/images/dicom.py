@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -44,6 +44,7 @@ _BY_IMAGECODECS: Final = {
     "1.2.840.10008.1.2.4.70": "jpeg8_decode",
     "1.2.840.10008.1.2.4.80": "jpegls_decode",  # lossless
 }
+_LAST_TAG: Final = "BitsAllocated"  # which every image has, behind what is asked for
 _DEFLATED: Final = b"1.2.840.10008.1.2.1.99"
 _IMAGE_TAGS: Final = [
     *("Rows", "Columns", "BitsAllocated", "BitsStored", "HighBit", "PixelRepresentation"),
@@ -129,6 +130,32 @@ def decode(data: bytes, window: str, max_pixels: int, *, deep: bool) -> tuple[Le
             found = shown[found.view(f"u{found.itemsize}")]
         burned = str(image.get("BurnedInAnnotation", "")).strip().upper() == "YES"
         return found, burned
+
+
+def header_of(data: bytes, tags: Iterable[str]) -> dict[str, str] | None:
+    """The text of these elements of a header, ASCII or whatever bytes stand there.
+
+    Args:
+        data: a file, or its first part.
+        tags: by their keywords; of group 0028 or below.
+
+    Returns:
+        None if the part ends before the header does.
+
+    Raises:
+        ImageError: it is damaged.
+    """
+    with _reading():
+        found = _read(data, [*tags, _LAST_TAG], pixels=False)
+        if _LAST_TAG not in found:
+            return None
+        # As bytes: pydicom would warn of what is no valid value, and print it.
+        raw = {tag: found.get_item(tag) for tag in tags}
+        return {
+            tag: element.value.strip(b" \0").decode("latin-1")
+            for tag, element in raw.items()
+            if element is not None and isinstance(element.value, bytes)
+        }
 
 
 @contextmanager

@@ -179,7 +179,7 @@ class Recipe:
         try:
             parse_window(self.dicom_window)
         except ValueError as error:
-            raise UsageError(f"--dicom_window {self.dicom_window!r}: {error}") from error
+            raise UsageError(f"--dicom_window: {self.dicom_window!r} {error}") from error
         for name, most in _MOST.items():
             value = getattr(self, name)
             if value is not None and not 1 <= value <= most:

@@ -142,7 +142,7 @@ def make(raw: RawData, request: Request, grown: SealedSet | None) -> SealedSet |
             if not summary.input:
                 return None
             request = _sized_like(grown, request, summary, report)
-        source = RawImages(request.raw, index, request.recipe)
+        source = RawImages(request.raw, index, request.recipe, dataset.names_files)
         job, identity = _plan(raw, request, summary, source)
         for text in describe_splits(job, raw.found.official_counts):
             report(text)

@@ -44,11 +44,13 @@ class RawImages:
         raw: the raw directory.
         index: where the restart points of its gzip archives are.
         recipe: what is done to them.
+        named: whether the files of those that are rejected may be named.
     """
 
     raw: Path
     index: Path
     recipe: Recipe
+    named: bool = True
 
     @property
     def works_on_images(self) -> bool:
@@ -64,7 +66,8 @@ class RawImages:
             if row.offset:
                 archives[row.container] = row
             if isinstance(result, ImageError):
-                yield Rejected(row.key, row.container, row.labels, str(result), _own(row))
+                place = row.container if self.named else ""
+                yield Rejected(row.key, place, row.labels, str(result), _own(row))
             else:
                 yield _made(row, result, job.info)
         # Before the shard is committed; a file of its own was looked at when it was read.

@@ -19,12 +19,15 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
 from dataprep_schemas import imagenet_classes
 from tests.conftest import FINDINGS, Cli, read_labels
 from tests.docs.pages import DOCS, said
+from tests.images.dicom_files import dataset
+from tests.images.dicom_files import file as dicom_file
 
 GUIDES = sorted(DOCS.glob("guide-*.md"))
 LIBRARIES = ("torch", "tensorflow", "pandas")
@@ -67,6 +70,16 @@ def write_scans(place: Path) -> None:
             name = f"{number:03d}.png"
             Image.effect_noise((64, 64), 30 + number).save(place / name)
             table.writerow([name, ("Edema", "Edema|Mass", "Mass")[number % 3], number // 2])
+    with (place / "findings.csv").open("w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["path", "label"])
+        for number in range(40):
+            (place / "2021").mkdir(exist_ok=True)
+            pixels = np.random.default_rng(number).integers(0, 4096, (64, 64)).astype(np.uint16)
+            image = dataset(pixels, 12, PatientID=f"PID-{number // 2}", PatientAge="061Y")
+            image.StudyInstanceUID, image.PatientName = f"1.2.{number}", "DOE^JANE"
+            (place / f"2021/{number}.dcm").write_bytes(dicom_file(image))
+            table.writerow([f"2021/{number}.dcm", ("Edema|Mass", "No Finding")[number % 2]])
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +91,7 @@ def place(cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_photographs(place / "photos")
     write_packed(place / "packed", place / "photos")
     write_scans(place / "scans")
+    (place / "hospital.key").write_text("0123456789abcdef" * 4)
     return place
 
 
@@ -108,6 +122,12 @@ def check_radiographs(program: Mapping[str, Any], place: Path) -> None:
         assert (row.age, row.view) == (labels.attributes["age"], labels.attributes["view"])
 
 
+def check_dicom(program: Mapping[str, Any], place: Path) -> None:
+    """Twenty patients, none of whom is named."""
+    assert len(program["splits"]) == 20
+    assert not any("PID" in patient for patient in program["splits"])
+
+
 def check_imagenet(program: Mapping[str, Any], place: Path) -> None:
     """As many images of each class as the archive has."""
     synsets = [identifier for identifier, _ in imagenet_classes()]
@@ -135,6 +155,7 @@ CHECKS: dict[str, Callable[[Mapping[str, Any], Path], None]] = {
     "guide-packed": check_packed,
     "guide-pytorch": check_photographs,
     "guide-radiographs": check_radiographs,
+    "guide-radiology": check_dicom,
     "guide-tensorflow": check_imagenet,
 }
 

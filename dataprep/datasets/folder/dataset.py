@@ -8,11 +8,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, ClassVar, Final, Literal
+
+from msgspec.structs import replace as replace_fields
 
 from dataprep.archives.containers import folder_fingerprint, list_container, stat_fingerprint
 from dataprep.archives.listing import below
 from dataprep.datasets.base import Attribute, Dataset, Found, Option, ScanUnit, wanted_splits
+from dataprep.datasets.folder.headers import Headers, KeyedHash, header_attributes
 from dataprep.datasets.folder.layout import (
     ContainerUnit,
     ListingUnit,
@@ -26,7 +30,8 @@ from dataprep.datasets.folder.layout import (
 from dataprep.datasets.folder.options import OPTIONS, parse_options
 from dataprep.datasets.lists import ClassList, load_class_list
 from dataprep.errors import UsageError
-from dataprep.system.messages import counted, printable, sized, unreadable
+from dataprep.rows import Value
+from dataprep.system.messages import counted, printable, sized, some_of, unreadable
 from dataprep.system.state_files import file_sha256
 from dataprep.tables import Ignored, Member, Row, Scanned, Unmatched
 
@@ -34,7 +39,7 @@ if TYPE_CHECKING:  # it loads DuckDB, which --help does not need
     from dataprep.datasets.folder.listing import Listing
 
 # Part of every fingerprint: raise it whenever the same raw data would scan differently.
-_SCAN_RULES: Final = 6
+_SCAN_RULES: Final = 7
 
 
 class Folder(Dataset):
@@ -60,12 +65,15 @@ class Folder(Dataset):
         self._wanted = parse_options(self.options)
         if self._wanted.cut is not None and self._wanted.stratify:
             self.cut = replace(self._wanted.cut.stratified, kept=self._wanted.splits_from)
+        self.names_files = not self._wanted.hash_keys
         self.attributes: tuple[Attribute, ...] = ()  # `find` knows
 
     def config(self) -> Mapping[str, str]:
         """The options that shape the index; no paths of files."""
-        others = ("listing", "classes", "stratify", "splits_from")
+        others = ("listing", "classes", "stratify", "splits_from", "hash_key")
         shaping = {name: value for name, value in self.options.items() if name not in others}
+        if self._hashes is not None:
+            shaping["hash_key"] = self._hashes.fingerprint
         return {**shaping, "stratify": "labels"} if self.cut is not None else shaping
 
     @property
@@ -103,16 +111,21 @@ class Folder(Dataset):
         """
         self.classes()  # so that a wrong list is refused before anything is scanned
         listing = self._wanted.listing
+        self._headers(raw)  # so that a package that is missing is told of
+        self.attributes = header_attributes(self._wanted)
         found = self._find_listed(raw, listing) if listing else find_folders(raw, self._wanted)
         return found if splits is None or found.splits is None else _only(found, splits)
 
     def scan(self, raw: Path, unit: ScanUnit) -> Scanned:
         """List one unit: some folders and archives, or the listing."""
         if isinstance(unit, ListingUnit) and self._wanted.listing is not None:
-            self.attributes = unit.attributes
+            self.attributes = (*unit.attributes, *header_attributes(self._wanted))
             listing = self._listing(raw / self._wanted.listing)
             counts: Counter[str] = Counter()  # of what the tables leave out, when they are read
-            tables = listing.tables(raw, unit.top, unit.attributes, counts, packed=unit.packed)
+            headers = self._headers(raw)
+            tables = listing.tables(
+                raw, unit.top, unit.attributes, counts, headers, packed=unit.packed
+            )
             return Scanned(tables=tables, counts=counts)
         if not isinstance(unit, ContainerUnit):
             raise TypeError(f"a unit of another data set: {unit!r}")
@@ -146,7 +159,16 @@ class Folder(Dataset):
     def _listing(self, path: Path) -> Listing:
         from dataprep.datasets.folder.listing import Listing
 
-        return Listing(path, self._wanted, self._known)
+        return Listing(path, self._wanted, self._known, self._hashes)
+
+    @cached_property
+    def _hashes(self) -> KeyedHash | None:
+        return None if self._wanted.hash_key is None else KeyedHash(self._wanted.hash_key)
+
+    def _headers(self, raw: Path) -> Headers | None:
+        if not self._wanted.dicom_attributes:
+            return None
+        return Headers(raw, self._wanted, self._hashes)
 
     def _find_listed(self, raw: Path, path: Path) -> Found:
         if not (raw / path).exists():
@@ -155,10 +177,21 @@ class Folder(Dataset):
                 "check --listing"
             )
         listing = self._listing(raw / path)
-        self.attributes = listing.attributes()
+        own = listing.attributes()
+        of_headers = {attribute.name for attribute in self.attributes}
+        if both := [each.name for each in own if each.name.lower() in of_headers]:
+            raise UsageError(
+                f"{some_of(both)} in both --attribute_columns and --dicom_attributes; leave one out"
+            )
+        self.attributes = (*own, *self.attributes)
         top, inside = open_top(raw, self._wanted.inside)
         packed = bool(top.archives)
-        unit = ListingUnit("listing", listing.file.name, top.path, packed, self.attributes)
+        if packed and (of_headers or self._wanted.hash_keys):
+            raise UsageError(
+                "--dicom_attributes and --hash_keys with --listing: the images are in archives; "
+                "expected files, or no listing"
+            )
+        unit = ListingUnit("listing", listing.file.name, top.path, packed, own)
         units: tuple[ScanUnit, ...] = (unit,)
         place = f"files in {printable(str(raw / top.path))}"
         if packed:
@@ -212,7 +245,7 @@ class Folder(Dataset):
             if container.prefix:
                 refuse_listing(container.path, found.ignored, self._wanted)
             labelled = label_images(container, unit.split, placed, self._wanted, numbers, known)
-            for split, row in labelled:
+            for split, row in self._completed(raw, labelled, unit.restarts_name, restarts):
                 rows.setdefault(split, []).append(row)
             # A class without images keeps its number.
             empty = "" if found.images or unit.inside else container.prefix or container.stem
@@ -221,7 +254,39 @@ class Folder(Dataset):
                 numbers.setdefault(empty, len(numbers))
                 counts["class folders or archives without images"] += 1
         classes = list(numbers) if known is None else None
+        if self._wanted.hash_keys and (hashes := self._hashes) is not None:
+            ignored = [
+                Ignored("", hashes.of("file", f"{it.container}/{it.name}"), it.reason)
+                for it in ignored
+            ]
+            unmatched = [
+                Unmatched(it.kind, hashes.of("file", it.name), "", it.split) for it in unmatched
+            ]
         return Scanned(rows, ignored, unmatched, classes, dict(counts), restarts, members)
+
+    def _completed(
+        self, raw: Path, labelled: Iterable[tuple[str, Row]], name: str, restarts: bytes
+    ) -> Iterable[tuple[str, Row]]:
+        """With what headers tell of the images, and with keys as they are wanted."""
+        options, headers, hashes = self._wanted, self._headers(raw), self._hashes
+        if headers is None and not options.hash_keys:
+            yield from labelled
+            return
+        images = list(labelled)
+        known: Sequence[Mapping[str, Value]] = [{}] * len(images)
+        if headers is not None:
+            with TemporaryDirectory() as index:
+                (Path(index) / name).write_bytes(restarts)
+                known = headers.of([row for _, row in images], Path(index))
+        for (split, row), attributes in zip(images, known, strict=True):
+            key, group = row.key, row.group
+            if options.groups_by_header:
+                group = str(attributes[options.group_by])
+                if options.cut and not options.stratify:
+                    split = options.cut.split_of(group)
+            if options.hash_keys and hashes is not None:
+                key = hashes.of("key", key)
+            yield split, replace_fields(row, key=key, group=group, attributes=attributes)
 
 
 def _only(found: Found, splits: Sequence[str]) -> Found:

@@ -24,10 +24,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dataprep.datasets.base import Attribute, refuse_reserved
+from dataprep.datasets.folder.headers import Headers, KeyedHash, header_attributes
 from dataprep.datasets.folder.options import FolderOptions
 from dataprep.datasets.lists import FORMATS, ClassList, ListFile
 from dataprep.datasets.splits import split_name
 from dataprep.errors import SourceError
+from dataprep.rows import Row
 from dataprep.system.messages import printable, some_of, unreadable
 from dataprep.tables.arrow import ATTRIBUTE, MOST_ATTRIBUTES
 from dataprep.tables.database import identifier, open_database
@@ -80,6 +82,7 @@ class Listing:
 
     Args:
         known: the only classes there may be; None if any may.
+        hashes: what keys are hashed with, if they are.
 
     Attributes:
         file: what it is read through.
@@ -90,10 +93,17 @@ class Listing:
         SourceError: it is unreadable, or its columns are not what the options say.
     """
 
-    def __init__(self, path: Path, options: FolderOptions, known: ClassList | None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        options: FolderOptions,
+        known: ClassList | None,
+        hashes: KeyedHash | None = None,
+    ) -> None:
         self.file = ListFile(path, FORMATS[path.suffix.lower()])
         self._options = options
         self._known = known
+        self._hashes = hashes if options.hash_keys else None
         self._labels = lru_cache(_CELLS)(self._labels_of)
         self.columns = _find_columns(self.file, options)
         self._own = _attribute_columns(self.file, self.columns, options)
@@ -139,13 +149,16 @@ class Listing:
         top: str,
         attributes: Sequence[Attribute],
         counts: Counter[str],
+        headers: Headers | None = None,
         *,
         packed: bool,
     ) -> Iterator[pa.Table]:
         """Its rows as rows of the index.
 
         Args:
+            attributes: what its columns say.
             counts: gets how many rows are left out, and why.
+            headers: what reads those of the images, if anything does.
             packed: whether the images are in archives: then the rows say what is listed.
                 Otherwise they are images, or files that are missing.
 
@@ -184,9 +197,9 @@ class Listing:
                 place = pc.binary_join_element_wise(top, keys, "/") if top else keys
                 listed = _with(listed, container=place, offset=0, reason=self.file.name)
                 if "size" in self.columns:
-                    yield _with(listed, status="image", modified=0)
+                    yield self._completed(_with(listed, status="image", modified=0), headers)
                 else:
-                    yield from self._look_up(raw, listed)
+                    yield from self._look_up(raw, listed, headers)
         if empty:
             raise SourceError(f"{self.file.name} lists no images; expected one image a line")
 
@@ -323,7 +336,7 @@ class Listing:
             raise ValueError("expected a text, or a list of texts")
         return tuple(filter(None, (text.strip() for text in texts if text))) or None
 
-    def _look_up(self, raw: Path, listed: pa.Table) -> Iterator[pa.Table]:
+    def _look_up(self, raw: Path, listed: pa.Table, headers: Headers | None) -> Iterator[pa.Table]:
         """The files that are there, and those that are not."""
         paths = listed["container"].to_pylist()
         step = max(1, -(-len(paths) // _LOOKS))
@@ -335,21 +348,49 @@ class Listing:
         there = size.is_valid()
         images = _with(listed.drop("size"), status="image", size=size, container_mtime=mtime)
         images = images.filter(there)
-        yield _with(images, modified=pc.divide(images["container_mtime"], 1_000_000_000))
+        images = _with(images, modified=pc.divide(images["container_mtime"], 1_000_000_000))
+        yield self._completed(images, headers)
         missing = listed.select(["key", "split"]).filter(pc.invert(there))
-        yield _with(missing, status="missing", container=self.file.name)
+        missing = _with(missing, status="missing", container=self.file.name)
+        yield self._completed(missing, None)
+
+    def _completed(self, images: pa.Table, headers: Headers | None) -> pa.Table:
+        """With what headers tell of the images, and with keys as they are wanted."""
+        options, keys = self._options, images["key"].to_pylist()
+        changed: dict[str, list[Any]] = {}
+        if headers is not None:
+            places = zip(
+                keys, images["container"].to_pylist(), images["size"].to_pylist(), strict=True
+            )
+            known = headers.of([Row(key, place, 0, size, 0, ()) for key, place, size in places])
+            for attribute in header_attributes(options):
+                changed[attribute.name] = [each.get(attribute.name) for each in known]
+            if options.groups_by_header:
+                changed["group"] = [each[options.group_by] for each in known]
+                if options.cut is not None and not options.stratify:
+                    changed["split"] = [options.cut.split_of(it) for it in changed["group"]]
+        if self._hashes is not None:
+            changed["key"] = [self._hashes.of("key", key) for key in keys]
+        for name, values in changed.items():
+            kind = pa.int64() if name.startswith("age") else pa.string()
+            images = _with(
+                images.drop([name] if name in images.column_names else []),
+                **{name: pa.array(values, kind)},
+            )
+        return images
 
 
 def _find_columns(file: ListFile, options: FolderOptions) -> dict[str, str]:
     """The columns that the options name, or their defaults, by what they say."""
     plain = file.form == "txt"  # its columns have no names that could be others
     split = options.split_column
+    no_column = options.group_by in ("path", "folder") or options.groups_by_header
     columns = {
         "path": "path" if plain else options.path_column,
         "label": "" if options.label_columns else "label" if plain else options.label_column,
         "split": split if split is not None else "split" if "split" in file.columns else "",
         "size": "size" if "size" in file.columns else "",
-        "group": "" if options.group_by in ("path", "folder") else options.group_by,
+        "group": "" if no_column else options.group_by,
         "caption": options.caption_column,
         **{f"{_CLASS}{name}": name for name in options.label_columns},
     }

@@ -12,7 +12,7 @@ from dataprep.datasets.base import Option
 from dataprep.datasets.lists import FORMATS
 from dataprep.datasets.splits import SPLIT_FOLDERS, Cut, parse_seed, parse_share, split_name
 from dataprep.errors import UsageError
-from dataprep.system.messages import printable
+from dataprep.system.messages import printable, some_of
 
 OPTIONS: Final = (
     Option(
@@ -120,10 +120,38 @@ OPTIONS: Final = (
     Option(
         "group_by",
         "What is never in two splits: an image (path), a folder's images (folder), or the images "
-        "with one value in a column of the listing, such as patient.",
+        "with one value in a column of the listing, such as patient, or of --dicom_attributes "
+        "(patient, study).",
         "path",
         metavar="path|folder|COLUMN",
     ),
+    Option(
+        "dicom_attributes",
+        "What of the headers of DICOM images is kept as attributes: view, laterality, body_part, "
+        "age (in decades), age_years, sex, manufacturer, pixel_spacing, study, patient; all: these "
+        "without age_years. The last two are hashed with --hash_key.",
+        metavar="NAME,...|all",
+    ),
+    Option(
+        "hash_key",
+        "A file with the secret key of hashes; openssl rand -hex 32 > FILE makes one.",
+        metavar="FILE",
+        file=True,
+    ),
+    Option(
+        "hash_keys",
+        "yes: keys are hashes of the images' paths, with --hash_key, where these may name people.",
+        choices=("no", "yes"),
+    ),
+)
+
+HASHED: Final = ("study", "patient")
+"""What of DICOM headers is kept as a keyed hash only."""
+
+DICOM_ATTRIBUTES: Final = (
+    *("view", "laterality", "body_part", "age", "sex", "manufacturer", "pixel_spacing"),
+    *HASHED,
+    "age_years",
 )
 
 NO_LISTING: Final = "none"
@@ -150,6 +178,9 @@ class FolderOptions:
         inside: empty for the top.
         cut: how to cut the images into splits; None: they are not cut.
         stratify: whether they are cut when all are known, by their labels; else each by itself.
+        dicom_attributes: of `DICOM_ATTRIBUTES`.
+        hash_key: the file with the key of hashes.
+        hash_keys: whether keys are hashes.
     """
 
     listing: Path | None
@@ -172,6 +203,14 @@ class FolderOptions:
     stratify: bool
     splits_from: Path | None
     group_by: str
+    dicom_attributes: tuple[str, ...]
+    hash_key: Path | None
+    hash_keys: bool
+
+    @property
+    def groups_by_header(self) -> bool:
+        """Whether headers tell what is never in two splits."""
+        return self.group_by in HASHED and self.group_by in self.dicom_attributes
 
     @property
     def hint(self) -> tuple[str, ...]:
@@ -209,6 +248,9 @@ def parse_options(options: Mapping[str, str]) -> FolderOptions:
         stratify=options.get("stratify") != "none",
         splits_from=Path(options["splits_from"]) if "splits_from" in options else None,
         group_by=options["group_by"],
+        dicom_attributes=_dicom_attributes(options.get("dicom_attributes", "")),
+        hash_key=Path(options["hash_key"]) if "hash_key" in options else None,
+        hash_keys=options.get("hash_keys") == "yes",
     )
     for name in ("stratify", "splits_from"):
         if name in options and parsed.cut is None:
@@ -219,12 +261,32 @@ def parse_options(options: Mapping[str, str]) -> FolderOptions:
             "leave one of them out"
         )
     _check_label_columns(options, parsed.label_columns)
-    if parsed.listing is None and parsed.group_by not in ("path", "folder"):
+    hashed = [f"--dicom_attributes {name}" for name in HASHED if name in parsed.dicom_attributes]
+    hashed += ["--hash_keys yes"] if parsed.hash_keys else []
+    if hashed and parsed.hash_key is None:
+        raise UsageError(
+            f"{hashed[0]} needs --hash_key FILE, since without a secret any hash can be guessed; "
+            "make it with: openssl rand -hex 32 > FILE"
+        )
+    by_column = parsed.group_by not in ("path", "folder") and not parsed.groups_by_header
+    if parsed.listing is None and by_column:
         raise UsageError(
             f"--group_by {printable(parsed.group_by)}: without --listing there are no columns; "
-            "expected path or folder"
+            "expected path or folder, or patient or study beside --dicom_attributes with that"
         )
     return parsed
+
+
+def _dicom_attributes(text: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(filter(None, map(str.strip, text.split(",")))))
+    if names == ("all",):
+        return DICOM_ATTRIBUTES[:-1]
+    if unknown := [name for name in names if name not in DICOM_ATTRIBUTES]:
+        raise UsageError(
+            f"--dicom_attributes {some_of(unknown)}: expected all, or some of "
+            f"{', '.join(DICOM_ATTRIBUTES)}"
+        )
+    return names
 
 
 def _listing(options: Mapping[str, str]) -> Path | None:

@@ -1,0 +1,175 @@
+"""What headers of DICOM images tell of them, and of nobody: a whitelist, and keyed hashes."""
+
+from __future__ import annotations
+
+import hmac
+import re
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from dataprep.archives.reading import read_image
+from dataprep.datasets.base import Attribute
+from dataprep.datasets.folder.options import HASHED, FolderOptions
+from dataprep.errors import ImageError, SourceError, UsageError
+from dataprep.rows import Row, Value
+from dataprep.system.messages import printable, unreadable
+from dataprep.system.regular_files import open_regular
+
+_HEAD: Final = 1 << 18  # bytes of a file that are read first; what is asked for is in them
+_LOOKS: Final = 16  # files looked at at once
+_SECRET: Final = 32  # characters of a key, at least
+_MOST: Final = 4096  # of them
+
+
+def _years(text: str) -> int | None:
+    """``050Y`` is 50; ages in days, weeks and months are counted in whole years."""
+    found = re.fullmatch("([0-9]{3})([DWMY])", text)
+    return int(found[1]) // {"D": 365, "W": 52, "M": 12, "Y": 1}[found[2]] if found else None
+
+
+def _decade(text: str) -> int | None:
+    """50 of 50 to 59; 90 of all above."""
+    years = _years(text)
+    return None if years is None else min(years // 10 * 10, 90)
+
+
+def _code(text: str) -> str | None:
+    """A code (CS): what else stands there may be a name."""
+    return text if re.fullmatch("[A-Z0-9 _]{1,16}", text) else None
+
+
+def _sex(text: str) -> str | None:
+    return text if text in ("M", "F", "O") else None
+
+
+def _maker(text: str) -> str | None:
+    return text if re.fullmatch(r"[\w .,&/()+-]{1,64}", text, re.ASCII) else None
+
+
+def _spacing(text: str) -> str | None:
+    """Of rows and of columns, in mm: ``0.143x0.143``."""
+    found = re.fullmatch(r"([0-9.]{1,16}) *\\ *([0-9.]{1,16})", text)
+    return f"{found[1]}x{found[2]}" if found else None
+
+
+# The elements of which the first that is there tells, and what is made of it. None has a name, a
+# date, or an identifier that is not hashed.
+_KNOWN: Final[Mapping[str, tuple[tuple[str, ...], Callable[[str], Value | None]]]] = {
+    "view": (("ViewPosition",), _code),
+    "laterality": (("ImageLaterality", "Laterality"), _code),
+    "body_part": (("BodyPartExamined",), _code),
+    "age": (("PatientAge",), _decade),
+    "sex": (("PatientSex",), _sex),
+    "manufacturer": (("Manufacturer",), _maker),
+    "pixel_spacing": (("PixelSpacing", "ImagerPixelSpacing"), _spacing),
+    "study": (("StudyInstanceUID",), str),
+    "patient": (("PatientID",), str),
+    "age_years": (("PatientAge",), _years),
+}
+
+
+def header_attributes(options: FolderOptions) -> tuple[Attribute, ...]:
+    """What headers tell, as attributes."""
+    names = options.dicom_attributes
+    return tuple(Attribute(it, "int" if it.startswith("age") else "text") for it in names)
+
+
+class KeyedHash:
+    """HMAC-SHA-256 with the key in a file: without it nobody can try which name makes a hash.
+
+    Raises:
+        UsageError: the file has no key that could not be guessed.
+    """
+
+    def __init__(self, path: Path) -> None:
+        try:
+            with path.open("rb") as file:
+                self._secret = file.read(_MOST).strip()
+        except OSError as error:
+            raise unreadable(str(path), error) from error
+        if len(self._secret) < _SECRET:
+            raise UsageError(
+                f"--hash_key {printable(str(path))}: {len(self._secret)} characters, expected "
+                f"{_SECRET} or more; make it with: openssl rand -hex 32 > FILE"
+            )
+
+    def of(self, kind: str, text: str) -> str:
+        """64 hexadecimal digits; the same text hashes differently as another kind."""
+        return hmac.new(self._secret, f"{kind}\0{text}".encode(), "sha256").hexdigest()
+
+    @property
+    def fingerprint(self) -> str:
+        """What tells keys apart, and tells nothing of them."""
+        return self.of("fingerprint", "")[:16]
+
+
+class Headers:
+    """Reads the headers of images, of those that are DICOM.
+
+    Raises:
+        UsageError: pydicom is not installed.
+    """
+
+    def __init__(self, raw: Path, options: FolderOptions, hashes: KeyedHash | None) -> None:
+        if find_spec("pydicom") is None:
+            raise UsageError(
+                "--dicom_attributes needs pydicom; pip install 'dataprep-shards[dicom]'"
+            )
+        self._raw, self._names, self._hashes = raw, options.dicom_attributes, hashes
+        self._group_by = options.group_by if options.groups_by_header else ""
+        self._tags = {tag for name in self._names for tag in _KNOWN[name][0]}
+
+    def of(self, rows: Sequence[Row], index: Path | None = None) -> list[dict[str, Value]]:
+        """What is known of each image.
+
+        Args:
+            index: where the restart points of gzip archives are.
+
+        Raises:
+            SourceError: a file cannot be read, or does not say what images are grouped by.
+        """
+        with ThreadPoolExecutor(_LOOKS) as pool:
+            return list(pool.map(lambda row: self._of(row, index), rows))
+
+    def _of(self, row: Row, index: Path | None) -> dict[str, Value]:
+        texts: dict[str, str] | None = {}
+        with suppress(ImageError):  # it is told when the image is made
+            texts = self._header_of(row, index)
+        found: dict[str, Value] = {}
+        for name in self._names:
+            tags, rule = _KNOWN[name]
+            text = next((texts[tag] for tag in tags if texts.get(tag)), "") if texts else ""
+            value = rule(text) if text else None
+            if value is not None:
+                if name in HASHED and self._hashes is not None:
+                    value = self._hashes.of(name, str(value))
+                found[name] = value
+        if self._group_by and self._group_by not in found:
+            raise SourceError(
+                f"{printable(row.container)}: its header has no {_KNOWN[self._group_by][0][0]}, by "
+                f"which --group_by {self._group_by} keeps images together; move it out of the raw "
+                "directory, or group by something else"
+            )
+        return found
+
+    def _header_of(self, row: Row, index: Path | None) -> dict[str, str] | None:
+        # They load numpy and Pillow, which --help does not need.
+        from dataprep.images.dicom import header_of, is_dicom
+        from dataprep.images.recipe import MAX_IMAGE_BYTES
+
+        if row.offset == 0:
+            try:
+                with open_regular(self._raw / row.container) as file:
+                    head = file.read(_HEAD)
+            except OSError as error:
+                raise unreadable(row.container, error) from error
+            if not is_dicom(head):
+                return None
+            if (found := header_of(head, self._tags)) is not None or row.size <= _HEAD:
+                return found
+        data = read_image(self._raw, row, index, most=MAX_IMAGE_BYTES)
+        return header_of(data, self._tags) if is_dicom(data) else None

@@ -1,0 +1,236 @@
+"""What headers of DICOM images tell of them: a whitelist, hashed where it would name somebody."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import io
+import json
+import tarfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dataprep.datasets.folder.dataset import Folder
+from tests.conftest import Cli, rows_of
+from tests.images.dicom_files import dataset, file
+
+SECRET = "0123456789abcdef" * 4
+NAMED = ("DOE^JANE", "19700101", "HOSP-4711", "1.2.840.99", "Hospital of X", "PID-", "RADIOGRAPHER")
+
+
+def radiograph(number: int, **more: Any) -> bytes:
+    """One of patient number // 2, with a header that names her."""
+    pixels = np.random.default_rng(number).integers(0, 4096, (16, 20)).astype(np.uint16)
+    known = {
+        "PatientName": NAMED[0],
+        "PatientBirthDate": NAMED[1],
+        "AccessionNumber": NAMED[2],
+        "StudyInstanceUID": f"{NAMED[3]}.{number // 2}",
+        "InstitutionName": NAMED[4],
+        "PatientID": f"{NAMED[5]}{number // 2}",
+        "OperatorsName": NAMED[6],
+        "PatientAge": "057Y",
+        "PatientSex": "F",
+        "ViewPosition": "PA",
+        "ImageLaterality": "L",
+        "BodyPartExamined": "CHEST",
+        "Manufacturer": "Maker & Co.",
+        "PixelSpacing": [0.143, 0.15],
+        **more,
+    }
+    return file(dataset(pixels, 12, **{name: it for name, it in known.items() if it is not None}))
+
+
+@pytest.fixture
+def raw(tmp_path: Path) -> Path:
+    for number in range(24):
+        place = tmp_path / "raw" / ("ill" if number % 2 else "well") / f"{number}.dcm"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(radiograph(number))
+    (tmp_path / "key").write_text(f"{SECRET}\n")
+    return tmp_path / "raw"
+
+
+def hashed(kind: str, text: str) -> str:
+    return hmac.new(SECRET.encode(), f"{kind}\0{text}".encode(), hashlib.sha256).hexdigest()
+
+
+def everything(out: Path) -> bytes:
+    """All bytes that a set has, but for what is in .dataprep and compressed pages."""
+    files = [path for path in out.rglob("*") if path.is_file() and ".dataprep" not in path.parts]
+    rows = json.dumps(rows_of(out), default=str).encode()
+    return rows + b"".join(path.read_bytes() for path in files)
+
+
+def test_a_whitelist_is_kept_and_hashed(raw: Path, tmp_path: Path, cli: Cli) -> None:
+    out = tmp_path / "out"
+    words = ("folder", "--raw", raw, "--out", out, "--hash_key", tmp_path / "key")
+    done = cli(*words, "--dicom_attributes", "all", "--hash_keys", "yes", "--workers", 1)
+    assert done.code == 0, done
+    rows = {row["key"]: row for row in rows_of(out, "repaired")}
+    assert len(rows) == 24
+    row = rows[hashed("key", "ill/5.dcm")]
+    found = {name: row[name] for name in ("view", "laterality", "body_part", "age", "sex")}
+    assert found == {
+        "view": "PA",
+        "laterality": "L",
+        "body_part": "CHEST",
+        "age": 50,
+        "sex": "F",
+    }
+    assert (row["manufacturer"], row["pixel_spacing"]) == ("Maker & Co.", "0.143x0.15")
+    assert row["patient"] == hashed("patient", "PID-2")
+    assert row["study"] == hashed("study", "1.2.840.99.2")
+    made = everything(out)
+    assert not [name for name in (*NAMED, SECRET, "5.dcm") if name.encode() in made]
+    manifest = json.loads((out / "manifest.json").read_bytes())
+    assert manifest["dataset_config"]["hash_key"] == hashed("fingerprint", "")[:16]
+
+
+@pytest.mark.parametrize("stratify", ["labels", "none"])
+@pytest.mark.parametrize("form", ["folders", "listing", "sized listing", "tar.gz", "zip"])
+def test_no_patient_is_in_two_splits(
+    raw: Path, tmp_path: Path, cli: Cli, form: str, stratify: str
+) -> None:
+    images = sorted(raw.rglob("*.dcm"))
+    more: tuple[object, ...] = ()
+    if form == "tar.gz":
+        for name in ("ill", "well"):
+            with tarfile.open(raw / f"{name}.tar.gz", "w:gz") as archive:
+                for path in sorted((raw / name).iterdir()):
+                    archive.add(path, path.name)
+    elif form == "zip":
+        with zipfile.ZipFile(raw / "all.zip", "w") as archive_:
+            for path in images:
+                archive_.write(path, str(path.relative_to(raw)))
+    elif "listing" in form:
+        sizes = form == "sized listing"
+        lines = ["path,label,size" if sizes else "path,label"]
+        for path in images:
+            size = f",{path.stat().st_size}" if sizes else ""
+            lines.append(f"{path.relative_to(raw)},{path.parent.name}{size}")
+        (tmp_path / "list.csv").write_text("\n".join(lines))
+        more = ("--listing", tmp_path / "list.csv")
+    if form in ("tar.gz", "zip"):
+        for path in images:
+            path.unlink()
+        for name in ("ill", "well"):
+            (raw / name).rmdir()
+    out = tmp_path / "out"
+    words = ("folder", "--raw", raw, "--out", out, "--hash_key", tmp_path / "key", *more)
+    cut = ("--group_by", "patient", "--fractions", "train=0.5,test=0.5", "--stratify", stratify)
+    done = cli(*words, "--dicom_attributes", "patient,age_years", *cut, "--workers", 1)
+    assert done.code == 0, done
+    rows = rows_of(out, "repaired")
+    splits: dict[str, set[str]] = {}
+    for row in rows:
+        splits.setdefault(row["patient"], set()).add(row["split"])
+        assert row["age_years"] == 57
+    assert splits.keys() == {hashed("patient", f"PID-{number}") for number in range(12)}
+    assert all(len(found) == 1 for found in splits.values())
+    assert {split for (split,) in splits.values()} == {"train", "test"}
+
+
+@pytest.mark.parametrize(
+    ("elements", "expected"),
+    [
+        ({"PatientAge": "011M", "PatientSex": "JANE"}, {"age": 0}),
+        ({"PatientAge": "101Y", "ViewPosition": "LL"}, {"age": 90, "sex": "F", "view": "LL"}),
+        ({"PatientAge": None, "PatientSex": "", "ViewPosition": None}, {}),
+    ],
+)
+def test_what_is_no_such_value_is_left_out(
+    tmp_path: Path, cli: Cli, elements: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    (tmp_path / "raw/a").mkdir(parents=True)
+    (tmp_path / "raw/a/1.dcm").write_bytes(
+        radiograph(1, **elements).replace(b"CS\2\0PA", b"CS\2\0J.")  # no code
+    )
+    words = ("folder", "--raw", tmp_path / "raw", "--out", tmp_path / "out", "--workers", 1)
+    assert cli(*words, "--dicom_attributes", "age,sex,view").code == 0
+    (row,) = rows_of(tmp_path / "out", "repaired")
+    assert {name: row[name] for name in ("age", "sex", "view") if row[name] is not None} == expected
+
+
+def test_a_header_longer_than_what_is_read_first(tmp_path: Path, cli: Cli) -> None:
+    place = tmp_path / "raw/a/1.dcm"
+    place.parent.mkdir(parents=True)
+    plain = dataset(np.zeros((8, 8), np.uint8), ViewPosition="PA", PixelSpacing=["1", "2"])
+    plain.add_new(0x00091010, "OB", bytes(1 << 19))
+    place.write_bytes(file(plain))
+    words = ("folder", "--raw", tmp_path / "raw", "--out", tmp_path / "out", "--workers", 1)
+    assert cli(*words, "--dicom_attributes", "view,pixel_spacing").code == 0
+    (row,) = rows_of(tmp_path / "out", "repaired")
+    assert (row["view"], row["pixel_spacing"]) == ("PA", "1x2")
+
+
+def test_what_is_not_dicom_or_damaged_has_none(raw: Path, tmp_path: Path, cli: Cli) -> None:
+    (raw / "ill/broken.dcm").write_bytes(radiograph(0)[:300])
+    (raw / "ill/SMITH.txt").write_text("a note")
+    words = ("folder", "--raw", raw, "--out", tmp_path / "out", "--workers", 1, "--max_bad", 1)
+    hashing = ("--hash_key", tmp_path / "key", "--hash_keys", "yes")
+    done = cli(*words, "--dicom_attributes", "view,patient", *hashing)
+    assert done.code == 0, done
+    (row,) = rows_of(tmp_path / "out", "rejected")
+    assert (row["key"], row["view"]) == (hashed("key", "ill/broken.dcm"), None)
+    made = everything(tmp_path / "out")
+    assert not [name for name in (b"broken.dcm", b"SMITH") if name in made]
+    done = cli(*words, "--dicom_attributes", "patient", *hashing[:2], "--group_by", "patient")
+    assert "ill/broken.dcm: its header has no PatientID, by which --group_by patient" in done.error
+
+
+def test_another_key_is_another_data_set(raw: Path, tmp_path: Path, cli: Cli) -> None:
+    words = ("folder", "--raw", raw, "--out", tmp_path / "out", "--workers", 1)
+    words += ("--dicom_attributes", "patient", "--hash_key")
+    assert cli(*words, tmp_path / "key").code == 0
+    (tmp_path / "other").write_text(SECRET[::-1])
+    for more in ((), ("--append",)):
+        done = cli(*words, tmp_path / "other", *more)
+        assert done.code != 0
+        assert "hash_key" in done.error
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"dicom_attributes": "patient"}, "--dicom_attributes patient needs --hash_key FILE"),
+        ({"hash_keys": "yes"}, "--hash_keys yes needs --hash_key FILE"),
+        ({"dicom_attributes": "name"}, "--dicom_attributes name: expected all, or some of view"),
+        ({"group_by": "patient"}, "without --listing there are no columns"),
+        ({"dicom_attributes": "study", "hash_key": "short"}, "5 characters, expected 32 or more"),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    raw: Path, tmp_path: Path, cli: Cli, options: dict[str, str], reason: str
+) -> None:
+    (tmp_path / "short").write_text("short")
+    words: list[object] = ["folder", "--raw", raw, "--out", tmp_path / "out"]
+    for name, value in options.items():
+        words += [f"--{name}", tmp_path / value if name == "hash_key" else value]
+    done = cli(*words)
+    assert done.code != 0
+    assert reason in done.error
+
+
+def test_a_listing_of_archives_and_a_column_of_that_name_are_refused(
+    raw: Path, tmp_path: Path, cli: Cli
+) -> None:
+    (tmp_path / "list.csv").write_text("path,label,view\nill/1.dcm,ill,AP\n")
+    words = ("folder", "--raw", raw, "--out", tmp_path / "out", "--listing", tmp_path / "list.csv")
+    done = cli(*words, "--attribute_columns", "view", "--dicom_attributes", "view")
+    assert "view in both --attribute_columns and --dicom_attributes" in done.error
+    with zipfile.ZipFile(raw / "all.zip", "w") as archive:
+        archive.writestr("x.dcm", radiograph(1))
+    done = cli(*words, "--dicom_attributes", "view")
+    assert "the images are in archives; expected files, or no listing" in done.error
+
+
+def test_the_key_is_not_in_what_travels_to_workers(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text(SECRET)
+    dataset_ = Folder(dicom_attributes="all", hash_key=str(tmp_path / "key"))
+    assert SECRET not in repr(dataset_.config())
+    assert SECRET not in io.StringIO(str(vars(dataset_))).read()
