@@ -169,7 +169,8 @@ def make(raw: RawData, request: Request, grown: SealedSet | None) -> SealedSet |
     check_unchanged(parts, dataset, request.raw)
     check_rejected(job, records, request.max_bad, report, summary, before)
     with open_images(parts, dataset, request, grown) as images:
-        others = images.unstored() if summary.has_unstored else ()
+        known = summary.has_unstored or images.statuses.get("excluded")
+        others = images.unstored() if known else ()
         made = seal(job, identity, records, report, others=others)
     if request.index_dir is None:
         parts.delete_copies()

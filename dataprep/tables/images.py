@@ -61,6 +61,7 @@ on parts.labels = known.labels
 _JOINED: Final = """
 union all by name
 select {columns} from matched join listed on listed.key = matched.listed_key
+where listed.status = 'listed'
 """
 
 _WANTED: Final = "split is not null and ($wanted is null or split in $wanted)"
@@ -76,7 +77,7 @@ union all
 select 'unlisted', null, key, container from matched where listed_key is null
 union all
 select 'missing', split, key, container from listed
-where (($cut and split is null) or {_WANTED})
+where status = 'listed' and (($cut and split is null) or {_WANTED})
 and key not in (select listed_key from matched where listed_key is not null)
 """
 
@@ -221,7 +222,9 @@ class Images:
         images = _IMAGES.format(kind="view", name=name, columns=columns, parts=source)
         unmatched = _UNMATCHED
         if self._has_lists:
-            database.execute("create view listed as select * from parts where status = 'listed'")
+            database.execute(
+                "create view listed as select * from parts where status in ('listed', 'excluded')"
+            )
             check_listed_once(database)
             (bare,) = database.execute(_BARE).fetchone() or (False,)
             member = "parse_filename(member.key)" if bare else "member.key"
@@ -329,7 +332,9 @@ class Images:
         yield self.database.sql(
             f"select {kept} from (select *, null as reason from unmatched) "
             f"union all select {kept} from parts where status = 'ignored' "
-            "order by status = 'ignored', status = 'unlisted', split, container, key"
+            f"or (status = 'excluded' and (split is null or {_WANTED})) order by "
+            "status = 'ignored', status = 'unlisted', status = 'missing', split, container, key",
+            params=self._wanted,
         ).to_arrow_table()
 
     def choose(

@@ -53,7 +53,8 @@ INDEX: Mapping[str, tuple[str, str]] = {
     "status": (
         "string",
         "image; member: an image whose labels are in a list; listed: what a list says of an image; "
-        "missing: listed but not there; unlisted: there but not listed; ignored: no image",
+        "missing: listed but not there; unlisted: there but not listed; ignored: no image; "
+        "excluded: listed, and to be left out",
     ),
     "split": ("string", "train, validation, test, …"),
     "key": ("string", "name of the image within its split"),
@@ -89,7 +90,7 @@ RECORDS: Mapping[str, tuple[str, str]] = {
         "stored; repaired: stored in another form than it came in, since not every reader takes "
         "that; warned: stored, though its decoder complained; rejected: not stored; missing: "
         "listed but not there; unlisted: there but not listed; ignored: no image; excluded: left "
-        "out by --exclude",
+        "out by --exclude or --uncertain exclude",
     ),
     "reason": (
         "string",

@@ -467,8 +467,13 @@ def test_columns_that_are_classes(tmp_path, suffix):
         found = index(tmp_path / "raw", listing, uncertain=uncertain, **columns)["image"]
         assert [row["labels"] for row in found] == labels(*meant)
         assert "uncertain_labels" not in found[0]
-    found = index(tmp_path / "raw", listing, uncertain="exclude", **columns)["image"]
-    assert [row["key"] for row in found] == [f"{at}.jpg" for at in range(8) if not labels(-1)[at]]
+    found = index(tmp_path / "raw", listing, uncertain="exclude", **columns)
+    for status, unsure in (("image", False), ("excluded", True)):
+        keys = [f"{at}.jpg" for at in range(8) if bool(labels(-1)[at]) == unsure]
+        assert [row["key"] for row in found[status]] == keys
+    assert {row["reason"] for row in found["excluded"]} == {
+        "a label is uncertain (--uncertain exclude)"
+    }
     certain = write_listing(tmp_path / f"some.{suffix}", rows[:1])
     assert "uncertain_labels" not in index(tmp_path / "raw", certain, **columns)["image"][0]
 

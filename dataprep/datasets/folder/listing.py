@@ -43,7 +43,8 @@ _MARK: Final = "attribute "  # before the name of an attribute, where columns ha
 _CLASS: Final = "class "  # likewise, of a class that is a column
 # What cells of such a column mean, as text.
 _SAID: Final = {"": 0, "0": 0, "0.0": 0, "1": 1, "1.0": 1, "-1": -1, "-1.0": -1}
-_LEFT_OUT: Final = "images with an uncertain label, left out (--uncertain exclude)"
+_UNCERTAIN: Final = "a label is uncertain (--uncertain exclude)"
+_LEFT_OUT: Final = f"images left out: {_UNCERTAIN}"
 
 # As `clean_path` does; null where that refuses a path.
 _KEY: Final = r"""case
@@ -188,8 +189,15 @@ class Listing:
                 cells = cells.filter(pc.invert(cells["blank"]))
                 empty = empty and not len(cells)
                 if self._options.label_columns:
-                    cells = self._labelled(cells, counts)
+                    cells = self._labelled(cells)
                 listed = self._listed(cells, attributes)
+                if self._options.uncertain == "exclude":
+                    names = listed.select(["key", "split"]).filter(cells["uncertain"])
+                    listed = listed.filter(pc.invert(cells["uncertain"]))
+                    if len(names):
+                        counts[_LEFT_OUT] += len(names)
+                        place = self.file.name
+                        yield _with(names, status="excluded", container=place, reason=_UNCERTAIN)
                 if packed:
                     yield _with(listed.drop("size"), status="listed", container=self.file.name)
                     continue
@@ -259,7 +267,7 @@ class Listing:
             found[CAPTIONS[0]] = self._by_cell(cells, "caption", self._captions_of, texts)
         return pa.table(found)
 
-    def _labelled(self, cells: pa.Table, counts: Counter[str]) -> pa.Table:
+    def _labelled(self, cells: pa.Table) -> pa.Table:
         """With the labels that the columns of classes say, and those that are uncertain."""
         classes, said = self._options.label_columns, pa.array([*_SAID])
         marks = np.empty((len(cells), len(classes)), np.int8)
@@ -274,15 +282,11 @@ class Listing:
                 )
             marks[:, place] = np.array([*_SAID.values()])[found.to_numpy()]
         uncertain = marks == -1
-        if self._options.uncertain == "exclude":
-            kept = ~uncertain.any(axis=1)
-            counts[_LEFT_OUT] += int((~kept).sum())
-            cells, marks, uncertain = cells.filter(pa.array(kept)), marks[kept], uncertain[kept]
         positive = (marks == 1) | (uncertain & (self._options.uncertain == "positive"))
         joined = pc.binary_join(_named(uncertain, classes), "|")
         joined = pc.if_else(pc.equal(joined, ""), None, joined)
         columns = {"labels": _named(positive, classes), f"{_MARK}{UNCERTAIN[0]}": joined}
-        return _with(cells, **columns)
+        return _with(cells, uncertain=pa.array(uncertain.any(axis=1)), **columns)
 
     def _by_cell(
         self, cells: pa.Table, name: str, rule: Callable[[str], Any], kind: pa.DataType
