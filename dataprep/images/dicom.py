@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import io
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -65,36 +64,27 @@ _ERRORS: Final = (  # pydicom's and its decoders', by fuzzing
 BURNED_IN: Final = "BurnedInAnnotation is YES"
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
-    """What is shown of the values: from black to white.
+def _windowed(
+    values: NDArray[np.float64], center: float, width: float, kind: str = "LINEAR"
+) -> NDArray[np.float64]:
+    """From 0, black, to 1, as PS3.3 C.11.2.1.2 and C.11.2.1.3 say.
 
-    Attributes:
-        kind: VOI LUT Function: ``LINEAR``, ``LINEAR_EXACT`` or ``SIGMOID``.
+    Raises:
+        ImageError: it is no window.
     """
-
-    center: float
-    width: float
-    kind: str = "LINEAR"
-
-    def __post_init__(self) -> None:
-        enough = self.width >= 1 if self.kind == "LINEAR" else self.width > 0
-        if not (enough and np.isfinite(self.center) and np.isfinite(self.width)):
-            raise ImageError(
-                f"broken DICOM: a {self.kind} window of centre {self.center:g} and width "
-                f"{self.width:g}; --dicom_window sets another"
-            )
-
-    def shown(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """From 0, black, to 1, as PS3.3 C.11.2.1.2 and C.11.2.1.3 say."""
-        if self.kind == "SIGMOID":
-            return 1 / (1 + np.exp(np.clip(-4 * (values - self.center) / self.width, -700, 700)))
-        center, width = self.center, self.width
-        if self.kind == "LINEAR":
-            center, width = center - 0.5, width - 1
-        if width == 0:
-            return np.where(values > center, 1.0, 0.0)
-        return np.clip((values - center) / width + 0.5, 0, 1)
+    enough = width > 0 if kind in ("LINEAR_EXACT", "SIGMOID") else width >= 1
+    if not (enough and np.isfinite([center, width]).all()):
+        raise ImageError(
+            f"broken DICOM: a {kind[:16]} window of centre {center:g} and width {width:g}; "
+            "--dicom_window sets another"
+        )
+    if kind == "SIGMOID":
+        return 1 / (1 + np.exp(np.clip(-4 * (values - center) / width, -700, 700)))
+    if kind != "LINEAR_EXACT":
+        center, width = center - 0.5, width - 1
+    if width == 0:
+        return (values > center).astype(np.float64)
+    return np.clip((values - center) / width + 0.5, 0, 1)
 
 
 def is_dicom(data: bytes) -> bool:
@@ -289,20 +279,17 @@ def _table(size: int, image: Dataset, wanted: str, *, deep: bool) -> NDArray[Any
         values, top = _looked_up(values, modality[0], image)
         low, high = 0.0, top
     else:
-        slope, intercept = (
-            default if image.get(name) is None else float(image[name].value)
-            for name, default in (("RescaleSlope", 1.0), ("RescaleIntercept", 0.0))
-        )
+        slope, intercept = image.get("RescaleSlope"), image.get("RescaleIntercept")
+        slope, intercept = 1.0 if slope is None else float(slope), float(intercept or 0)
         values = values * slope + intercept
         low, high = sorted((least * slope + intercept, most * slope + intercept))
     lut = image.get("VOILUTSequence") if wanted == "file" else None
-    given = parse_window(wanted)
-    window = Window(*given) if given else _window_of(image) if wanted == "file" else None
+    window = _window_of(image) if wanted == "file" else parse_window(wanted)
     if lut:
         values, top = _looked_up(values, lut[0], image)
         shown = values / top
     elif window:
-        shown = window.shown(values)
+        shown = _windowed(values, *window)
     else:
         if not 0 < high - low < np.inf:
             raise ImageError(f"broken DICOM: values from {low:g} to {high:g}")
@@ -313,19 +300,13 @@ def _table(size: int, image: Dataset, wanted: str, *, deep: bool) -> NDArray[Any
     return (shown.clip(0, 1) * np.iinfo(levels).max + 0.5).astype(levels)
 
 
-def _window_of(image: Dataset) -> Window | None:
+def _window_of(image: Dataset) -> tuple[float, float, str] | None:
     """The file's first window, if it has any."""
-    center, width = (_first(image.get(name)) for name in ("WindowCenter", "WindowWidth"))
-    if center is None or width is None:
+    several = [np.ravel(image.get(name)) for name in ("WindowCenter", "WindowWidth")]
+    center, width = (next(iter(it), None) for it in several)
+    if center in (None, "") or width in (None, ""):
         return None
-    return Window(float(center), float(width), str(image.get("VOILUTFunction") or "LINEAR"))
-
-
-def _first(value: Any) -> Any:
-    """The first of several values, or the only one; None without any."""
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return value[0] if value else None
-    return None if value == "" else value
+    return float(center), float(width), str(image.get("VOILUTFunction") or "LINEAR")
 
 
 def _looked_up(

@@ -93,7 +93,9 @@ def with_low_bytes(high: Levels, again: ImageFile.ImageFile) -> Levels:
         changed.append(tile._replace(args=(found[1] + _OTHER_BYTE[found[2]], *rest)))
     again.tile = changed
     again.load()
-    return high.astype(np.uint16) << 8 | levels_of(again, grey=False)
+    whole = high.astype(np.uint16) << 8
+    whole |= levels_of(again, grey=False)
+    return whole
 
 
 def levels_of(image: Image.Image, *, grey: bool) -> Levels:

@@ -104,9 +104,7 @@ def parse_window(text: str) -> tuple[float, float] | None:
     number = r"[0-9]{1,9}(?:\.[0-9]{1,9})?"
     found = re.fullmatch(f"(-?{number}),({number})", str(text))
     if found is None or float(found[2]) < 1:
-        raise ValueError(
-            "is not file, full, or CENTER,WIDTH such as 40,400, of a width from 1 on"
-        )
+        raise ValueError("is not file, full, or CENTER,WIDTH such as 40,400, of a width from 1 on")
     return float(found[1]), float(found[2])
 
 
