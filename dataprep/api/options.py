@@ -188,6 +188,9 @@ def stage_options() -> list[Option]:
 def own_values(dataset: type[Dataset], values: Mapping[str, Any]) -> dict[str, str]:
     """What was given for a data set's own options, as it wants it."""
     found = {option.name: values[option.name] for option in dataset.OPTIONS}
+    for one in dataset.OPTIONS:
+        if one.flag:
+            found[one.name] = "yes" if found[one.name] else None
     return {
         # Absolute, because workers need not have this process's working directory.
         name: str(value.absolute()) if isinstance(value, Path) else value
@@ -205,6 +208,8 @@ def chosen_striping(values: Mapping[str, Any]) -> Striping:
 
 
 def _own_option(option: DatasetOption) -> Option:
+    if option.flag:
+        return flag(option.name, option.help)
     kind: Any = None
     if option.choices:
         kind = click.Choice(option.choices)

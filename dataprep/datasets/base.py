@@ -32,6 +32,7 @@ class Option:
         metavar: what stands for the value in ``--help``.
         file: whether it is the path of an existing file; then the data set gets it absolute.
         directory: whether that may be a directory.
+        flag: whether it has no value on the command line; given, it is ``yes``.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Option:
     metavar: str | None = None
     file: bool = False
     directory: bool = False
+    flag: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,7 +69,7 @@ def everything(out: Path) -> bytes:
 def test_a_whitelist_is_kept_and_hashed(raw: Path, tmp_path: Path, cli: Cli) -> None:
     out = tmp_path / "out"
     words = ("folder", "--raw", raw, "--out", out, "--hash_key", tmp_path / "key")
-    done = cli(*words, "--dicom_attributes", "all", "--hash_keys", "yes", "--workers", 1)
+    done = cli(*words, "--dicom_attributes", "all", "--hash_keys", "--workers", 1)
     assert done.code == 0, done
     rows = {row["key"]: row for row in rows_of(out, "repaired")}
     assert len(rows) == 24
@@ -172,7 +172,7 @@ def test_what_is_not_dicom_or_damaged_has_none(raw: Path, tmp_path: Path, cli: C
     (raw / "ill/broken.dcm").write_bytes(radiograph(0)[:300])
     (raw / "ill/SMITH.txt").write_text("a note")
     words = ("folder", "--raw", raw, "--out", tmp_path / "out", "--workers", 1, "--max_bad", 1)
-    hashing = ("--hash_key", tmp_path / "key", "--hash_keys", "yes")
+    hashing = ("--hash_key", tmp_path / "key", "--hash_keys")
     done = cli(*words, "--dicom_attributes", "view,patient", *hashing)
     assert done.code == 0, done
     (row,) = rows_of(tmp_path / "out", "rejected")
@@ -198,7 +198,7 @@ def test_another_key_is_another_data_set(raw: Path, tmp_path: Path, cli: Cli) ->
     ("options", "reason"),
     [
         ({"dicom_attributes": "patient"}, "--dicom_attributes patient needs --hash_key FILE"),
-        ({"hash_keys": "yes"}, "--hash_keys yes needs --hash_key FILE"),
+        ({"hash_keys": ""}, "--hash_keys needs --hash_key FILE"),
         ({"dicom_attributes": "name"}, "--dicom_attributes name: expected all, or some of view"),
         ({"group_by": "patient"}, "without --listing there are no columns"),
         ({"dicom_attributes": "study", "hash_key": "short"}, "5 characters, expected 32 or more"),

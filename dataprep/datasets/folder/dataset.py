@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +15,15 @@ from msgspec.structs import replace as replace_fields
 
 from dataprep.archives.containers import folder_fingerprint, list_container, stat_fingerprint
 from dataprep.archives.listing import below
-from dataprep.datasets.base import Attribute, Dataset, Found, Option, ScanUnit, wanted_splits
+from dataprep.datasets.base import (
+    Attribute,
+    Classes,
+    Dataset,
+    Found,
+    Option,
+    ScanUnit,
+    wanted_splits,
+)
 from dataprep.datasets.folder.headers import Headers, KeyedHash, header_attributes
 from dataprep.datasets.folder.layout import (
     ContainerUnit,
@@ -24,18 +32,22 @@ from dataprep.datasets.folder.layout import (
     find_folders,
     label_images,
     make_units,
+    metadata_beside,
     open_top,
     refuse_listing,
 )
 from dataprep.datasets.folder.options import OPTIONS, parse_options
 from dataprep.datasets.lists import ClassList, load_class_list
-from dataprep.errors import UsageError
+from dataprep.datasets.raw_directory import open_level
+from dataprep.datasets.splits import in_usual_order
+from dataprep.errors import SourceError, UsageError
 from dataprep.rows import Value
 from dataprep.system.messages import counted, printable, sized, some_of, unreadable
 from dataprep.system.state_files import file_sha256
 from dataprep.tables import Ignored, Member, Row, Scanned, Unmatched
 
-if TYPE_CHECKING:  # it loads DuckDB, which --help does not need
+if TYPE_CHECKING:  # they load DuckDB and Arrow, which --help does not need
+    from dataprep.datasets.folder.annotations import Annotations
     from dataprep.datasets.folder.listing import Listing
 
 # Part of every fingerprint: raise it whenever the same raw data would scan differently.
@@ -66,7 +78,8 @@ class Folder(Dataset):
         if self._wanted.cut is not None and self._wanted.stratify:
             self.cut = replace(self._wanted.cut.stratified, kept=self._wanted.splits_from)
         self.names_files = not self._wanted.hash_keys
-        self.attributes: tuple[Attribute, ...] = ()  # `find` knows
+        self.attributes: tuple[Attribute, ...] = ()  # `find` knows; so these
+        self._boxes = self._captions = False
 
     def config(self) -> Mapping[str, str]:
         """The options that shape the index; no paths of files."""
@@ -78,14 +91,20 @@ class Folder(Dataset):
 
     @property
     def multilabel(self) -> bool:
-        """Whether the listing's labels have a separator or columns, or one of them means none."""
+        """Whether an image may have any number of labels, or has none."""
         wanted = self._wanted
-        return bool(wanted.label_separator or wanted.no_label or wanted.label_columns)
+        several = wanted.label_separator or wanted.no_label or wanted.label_columns
+        return bool(several or wanted.annotations or wanted.unlabelled)
 
     @property
     def has_captions(self) -> bool:
-        """Whether the listing has a column of them."""
-        return bool(self._wanted.caption_column)
+        """Whether the listing has a column of them, or annotations do; `find` knows."""
+        return bool(self._wanted.caption_column) or self._captions
+
+    @property
+    def has_boxes(self) -> bool:
+        """Whether annotations have any; `find` knows."""
+        return self._boxes
 
     def classes(self) -> Sequence[tuple[str, str]] | None:
         """The classes of ``--classes`` or ``--label_columns``; None without.
@@ -93,9 +112,18 @@ class Folder(Dataset):
         Raises:
             SourceError: the list cannot be used.
         """
+        if self._wanted.unlabelled:
+            return []
         if self._wanted.label_columns:
             return [(name, name) for name in self._wanted.label_columns]
         return None if self._known is None else self._known.classes
+
+    def name_classes(self, found: Collection[str]) -> Classes | None:
+        """Those of annotations, in the order of their numbers; None of everything else."""
+        if not self._wanted.annotations:
+            return None
+        names = dict.fromkeys(text.partition("\t")[2] for text in sorted(found))
+        return Classes([(name, name) for name in names], {})
 
     def order_classes(self, found: Iterable[str]) -> Sequence[tuple[str, str]]:
         """By name; by value if all are whole numbers, so that 10 comes after 9."""
@@ -107,20 +135,26 @@ class Folder(Dataset):
     def find(self, raw: Path, splits: Sequence[str] | None) -> Found:
         """Detect what there is from the listings of the top two levels; no archive is opened.
 
-        Of a listing, the names of its columns are read.
+        Of a listing, the names of its columns are read; annotations are read whole.
         """
         self.classes()  # so that a wrong list is refused before anything is scanned
-        listing = self._wanted.listing
         self._headers(raw)  # so that a package that is missing is told of
         self.attributes = header_attributes(self._wanted)
-        found = self._find_listed(raw, listing) if listing else find_folders(raw, self._wanted)
+        if self._wanted.annotations:
+            found = self._find_annotated(raw)
+        elif sources := self._sources(raw):
+            found = self._find_listed(raw, sources)
+        else:
+            found = find_folders(raw, self._wanted)
         return found if splits is None or found.splits is None else _only(found, splits)
 
     def scan(self, raw: Path, unit: ScanUnit) -> Scanned:
         """List one unit: some folders and archives, or the listing."""
-        if isinstance(unit, ListingUnit) and self._wanted.listing is not None:
+        if isinstance(unit, ListingUnit) and self._wanted.annotations:
+            return self._scan_annotations(raw, unit)
+        if isinstance(unit, ListingUnit):
             self.attributes = (*unit.attributes, *header_attributes(self._wanted))
-            listing = self._listing(raw / self._wanted.listing)
+            listing = self._listing(raw, unit)
             counts: Counter[str] = Counter()  # of what the tables leave out, when they are read
             headers = self._headers(raw)
             tables = listing.tables(
@@ -140,12 +174,14 @@ class Folder(Dataset):
         nothing is looked at. Listing and list of classes count by their content.
         """
         seen: list[object] = [None if self._known is None else self._known.sha256]
-        if isinstance(unit, ListingUnit) and self._wanted.listing is not None:
-            path = raw / self._wanted.listing
+        for path in unit.paths if isinstance(unit, ListingUnit) else ():
+            place = raw / path
             try:
-                seen.append([path.suffix, *stat_fingerprint(raw, str(path)), file_sha256(path)])
+                # The same content elsewhere is the same list.
+                for each in sorted(place.glob("*.xml")) if place.is_dir() else [place]:
+                    seen.append([each.suffix, *stat_fingerprint(raw, str(each)), file_sha256(each)])
             except OSError as error:
-                raise unreadable(str(path), error) from error
+                raise unreadable(path, error) from error
         if isinstance(unit, ContainerUnit):
             for container in unit.containers:
                 see = folder_fingerprint if container.prefix else stat_fingerprint
@@ -156,10 +192,33 @@ class Folder(Dataset):
     def _known(self) -> ClassList | None:
         return None if self._wanted.classes is None else load_class_list(self._wanted.classes)
 
-    def _listing(self, path: Path) -> Listing:
+    def _listing(self, raw: Path, unit: ListingUnit) -> Listing:
         from dataprep.datasets.folder.listing import Listing
 
-        return Listing(path, self._wanted, self._known, self._hashes)
+        wanted = self._wanted
+        if unit.column and wanted.path_column == "path":
+            wanted = replace(wanted, path_column=unit.column)
+        if unit.split:
+            wanted = replace(wanted, split_name=unit.split)
+        return Listing(raw / unit.paths[0], wanted, self._known, self._hashes)
+
+    def _sources(self, raw: Path) -> list[ListingUnit]:
+        """The listing that is named, or those that lie beside the images, as units without more."""
+        listing, inside = self._wanted.listing, self._wanted.inside
+        if listing is not None:
+            self._require(raw, listing)
+            return [ListingUnit("listing", listing.name, "", packed=False, paths=(str(listing),))]
+        if self._wanted.listing_ruled_out:
+            return []
+        top = inside if (raw / inside).is_dir() else ""
+        return metadata_beside(raw, top, splits=self._wanted.split_folders)
+
+    def _require(self, raw: Path, path: Path) -> None:
+        if not (raw / path).exists():
+            raise UsageError(
+                f"no listing {printable(str(path))} here or in {printable(str(raw))}; "
+                "check --listing"
+            )
 
     @cached_property
     def _hashes(self) -> KeyedHash | None:
@@ -170,46 +229,106 @@ class Folder(Dataset):
             return None
         return Headers(raw, self._wanted, self._hashes)
 
-    def _find_listed(self, raw: Path, path: Path) -> Found:
-        if not (raw / path).exists():
-            raise UsageError(
-                f"no listing {printable(str(path))} here or in {printable(str(raw))}; "
-                "check --listing"
-            )
-        listing = self._listing(raw / path)
-        own = listing.attributes()
+    def _find_listed(self, raw: Path, sources: Sequence[ListingUnit]) -> Found:
+        listings = [self._listing(raw, source) for source in sources]
+        own = _agreeing([(listing.file.name, listing.attributes()) for listing in listings])
         of_headers = {attribute.name for attribute in self.attributes}
         if both := [each.name for each in own if each.name.lower() in of_headers]:
             raise UsageError(
                 f"{some_of(both)} in both --attribute_columns and --dicom_attributes; leave one out"
             )
         self.attributes = (*own, *self.attributes)
-        top, inside = open_top(raw, self._wanted.inside)
-        packed = bool(top.archives)
-        if packed and (of_headers or self._wanted.hash_keys):
-            raise UsageError(
-                "--dicom_attributes and --hash_keys with --listing: the images are in archives; "
-                "expected files, or no listing"
-            )
-        unit = ListingUnit("listing", listing.file.name, top.path, packed, own)
-        units: tuple[ScanUnit, ...] = (unit,)
-        place = f"files in {printable(str(raw / top.path))}"
-        if packed:
-            containers = containers_of(top)
-            place = f"images in {counted(len(containers), 'archive or folder')}"
-            reason = "image beside the archives; only those in archives and folders are looked for"
-            stray = [*top.others, *(Ignored(top.path, name, reason) for name in top.images)]
-            units = (*units, *make_units("images", "", containers, inside, stray))
+        units: list[ScanUnit] = []
+        described = []
+        for source, listing in zip(sources, listings, strict=True):
+            top, packed, place, images = self._images_of(raw, source.top)
+            if packed and (of_headers or self._wanted.hash_keys):
+                raise UsageError(
+                    "--dicom_attributes and --hash_keys with --listing: the images are in "
+                    "archives; expected files, or no listing"
+                )
+            units += [replace(source, top=top, packed=packed, attributes=own), *images]
+            size = sized(listing.file.path.stat().st_size)
+            described.append(f"listed in {source.container} ({size}): {place}")
         splits: tuple[str, ...] | None = (self._wanted.split_name,)
         if self._wanted.cut is not None:
             splits = self._wanted.cut.splits
-        elif "split" in listing.columns:
+        elif "split" in listings[0].columns:
             splits = None
-        described = (
-            f"listed in {listing.file.name} ({sized(listing.file.path.stat().st_size)}): {place}"
-        )
-        hint = self._wanted.hint if splits else ()
-        return Found((described, *hint), units, splits, whole=True)
+        elif sources[0].split:
+            splits = in_usual_order(source.split for source in sources)
+        hint = self._wanted.hint if splits == (self._wanted.split_name,) else ()
+        return Found((*described, *hint), tuple(units), splits, whole=True)
+
+    def _images_of(self, raw: Path, folder: str) -> tuple[str, bool, str, Sequence[ScanUnit]]:
+        """Where listed images start, whether they are in archives, in words, and these."""
+        if folder:
+            top, inside = open_level(raw, folder), ""
+        else:
+            top, inside = open_top(raw, self._wanted.inside)
+        if not top.archives:
+            return top.path, False, f"files in {printable(str(raw / top.path))}", ()
+        containers = containers_of(top)
+        reason = "image beside the archives; only those in archives and folders are looked for"
+        stray = [*top.others, *(Ignored(top.path, name, reason) for name in top.images)]
+        units = make_units("images", "", containers, inside, stray)
+        place = f"images in {counted(len(containers), 'archive or folder')}"
+        return top.path, True, place, [replace(unit, listed=True) for unit in units]
+
+    def _find_annotated(self, raw: Path) -> Found:
+        """Annotations, a unit for each split that their names tell; and archives, if there are."""
+        from dataprep.datasets.folder.annotations import by_split, place_of
+
+        paths = self._wanted.annotations
+        for path in paths:
+            self._require(raw, path)
+        top, packed, place, images = self._images_of(raw, "")
+        units: list[ScanUnit] = []
+        described = []
+        for number, (split, some) in enumerate(by_split(paths).items()):
+            names = tuple(map(str, some))
+            unit = ListingUnit(
+                f"listing-{number}", some[0].name, top, packed, paths=names, split=split
+            )
+            found = self._annotations(raw, unit)
+            self._boxes |= found.has_boxes
+            self._captions |= found.has_captions
+            start = top if packed else place_of(raw, top, found, some)
+            units.append(replace(unit, top=start))
+            classes = counted(len(found.classes), "class", "classes")
+            listed = f"{counted(len(found.images), 'image')}, {classes}"
+            at = place if packed else f"files in {printable(str(raw / start))}"
+            described.append(f"annotated in {found.place}: {listed}; {at}")
+        cut = self._wanted.cut
+        splits = cut.splits if cut else in_usual_order(self._split_of(unit) for unit in units)
+        known = None if any(path.is_dir() for path in map(raw.joinpath, paths)) else splits
+        hint = self._wanted.hint if splits == (self._wanted.split_name,) else ()
+        return Found((*described, *hint), (*units, *images), known, whole=True)
+
+    def _split_of(self, unit: ScanUnit) -> str:
+        return (unit.split if isinstance(unit, ListingUnit) else "") or self._wanted.split_name
+
+    def _annotations(self, raw: Path, unit: ListingUnit) -> Annotations:
+        from dataprep.datasets.folder.annotations import read_coco, read_voc
+
+        places = [raw / path for path in unit.paths]
+        cut = self._wanted.cut
+        found = read_voc(places[0], splits=cut is None) if places[0].is_dir() else read_coco(places)
+        for image in found.images:
+            if cut is not None:
+                image.split = "" if self._wanted.stratify else cut.split_of(image.name)
+            else:
+                image.split = image.split or self._split_of(unit)
+        return found
+
+    def _scan_annotations(self, raw: Path, unit: ListingUnit) -> Scanned:
+        from dataprep.datasets.folder.listing import tables_of
+
+        found = self._annotations(raw, unit)
+        tables = tables_of(raw, found.table(), found.place, unit.top, packed=unit.packed)
+        # In the order of their numbers, with those that no image shows.
+        classes = [f"{number:06d}\t{name}" for number, name in enumerate(found.classes)]
+        return Scanned(tables=tables, classes=classes, counts=found.counts)
 
     def _scan_containers(self, raw: Path, unit: ContainerUnit) -> Scanned:
         known = self._known
@@ -223,19 +342,25 @@ class Folder(Dataset):
         for container in unit.containers:
             gone: list[str] = []
             found = list_container(
-                raw, container.path, deep=True, restarts_name=unit.restarts_name, gone=gone
+                raw,
+                container.path,
+                deep=not container.flat,
+                restarts_name=unit.restarts_name,
+                gone=gone,
             )
             unmatched += [Unmatched("missing", path, container.path, unit.split) for path in gone]
             restarts = found.restarts  # a gzip archive is a unit of its own
             ignored += found.ignored
             if container.prefix:
                 placed = [(f"{container.prefix}/{image.path}", image) for image in found.images]
+            elif container.flat:
+                placed = [(image.path, image) for image in found.images]
             else:
                 paths = ((below(image.path, unit.inside), image) for image in found.images)
                 placed = [(path, image) for path, image in paths if path]
             if outside := len(found.images) - len(placed):
                 counts["images that are not below --inside"] += outside
-            if self._wanted.listing is not None:
+            if unit.listed:
                 # A listing may call them by their paths or, of a class archive, below its name.
                 members += [
                     image.member(path, f"{container.stem}/{path}" if container.stem else "")
@@ -287,6 +412,22 @@ class Folder(Dataset):
             if options.hash_keys and hashes is not None:
                 key = hashes.of("key", key)
             yield split, replace_fields(row, key=key, group=group, attributes=attributes)
+
+
+def _agreeing(found: Sequence[tuple[str, tuple[Attribute, ...]]]) -> tuple[Attribute, ...]:
+    """The attributes of several listings, which must be the same.
+
+    Raises:
+        SourceError: they are not.
+    """
+    (place, first), *others = found
+    for other, attributes in others:
+        if attributes != first:
+            raise SourceError(
+                f"{place} and {other} do not have the same attributes; name those that they share "
+                "with --attribute_columns"
+            )
+    return first
 
 
 def _only(found: Found, splits: Sequence[str]) -> Found:

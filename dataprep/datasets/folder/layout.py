@@ -26,6 +26,11 @@ Stray = Ignored | Unmatched
 # ImageNet-22K is 21,841 class archives: a unit each would be that many small files of the index.
 _ENOUGH_UNITS: Final = 350
 _MOST_CONTAINERS: Final = 64
+METADATA: Final = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
+_MASKS: Final = frozenset(
+    {"mask", "masks", "segmentation", "segmentationclass", "segmentationobject", "gtfine"}
+)
+_PICTURES: Final = frozenset({"images", "image", "imgs", "img", "jpegimages", "leftimg8bit"})
 _EXPECTED: Final = (
     f"class folders, archives, or folders named {SPLIT_FOLDERS} that hold them, or --listing FILE"
 )
@@ -39,11 +44,13 @@ class Container:
         path: relative to the raw directory.
         prefix: of a folder, what stands before its images' paths; empty for an archive.
         stem: of an archive whose images may lie in no folder, the class they then have.
+        flat: whether only the images that lie in the folder itself are taken.
     """
 
     path: str
     prefix: str = ""
     stem: str = ""
+    flat: bool = False
 
     @property
     def order(self) -> str:
@@ -60,6 +67,7 @@ class ContainerUnit(ScanUnit):
         containers: at most 64, at least one.
         inside: the path below which an archive's images are taken; of folders it is part of the
             path already.
+        listed: whether a list tells everything else of the images.
         stray: what lay beside them; reported with the first unit. Images count for --max_bad.
     """
 
@@ -67,6 +75,7 @@ class ContainerUnit(ScanUnit):
     containers: tuple[Container, ...]
     inside: str = ""
     stray: tuple[Stray, ...] = ()
+    listed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +87,17 @@ class ListingUnit(ScanUnit):
             for that itself.
         packed: whether other units hold the images, which are in archives.
         attributes: what its columns say of each image.
+        paths: where it is, relative to the raw directory or absolute; of annotations, several.
+        split: the split of its images, if their folder or its name tells it.
+        column: of the paths, where that is known.
     """
 
     top: str
     packed: bool
     attributes: tuple[Attribute, ...] = ()
+    paths: tuple[str, ...] = ()
+    split: str = ""
+    column: str = ""
 
 
 def open_top(raw: Path, inside: str) -> tuple[Level, str]:
@@ -107,9 +122,45 @@ def open_top(raw: Path, inside: str) -> tuple[Level, str]:
     return replace(top, folders=[], others=others), inside
 
 
-def containers_of(level: Level) -> list[Container]:
-    """The folders and archives of a directory."""
+def metadata_beside(raw: Path, top: str, *, splits: bool) -> list[ListingUnit]:
+    """Tables beside images as Hugging Face's ``imagefolder`` has them: in the top, or by split.
+
+    Args:
+        splits: whether folders may be splits.
+
+    Raises:
+        SourceError: a directory cannot be read, or has several.
+    """
+    folders = {"": open_level(raw, top)} if (raw / top).is_dir() else {}
+    if folders and splits:
+        above = folders[""]
+        folders |= {
+            split: open_level(raw, above.at(name))
+            for name in above.folders
+            if (split := split_of_folder(name))
+        }
+    found = []
+    for split, level in folders.items():
+        names = [entry.name for entry in level.others if entry.name in METADATA]
+        if len(names) > 1:
+            raise SourceError(
+                f"{printable(level.path or str(raw))} has {some_of(names)}; expected one of them"
+            )
+        for name in names:
+            path = level.at(name)
+            unit = f"listing-{split}" if split else "listing"
+            found.append(
+                ListingUnit(unit, path, level.path, False, (), (path,), split, "file_name")
+            )
+        if names and not split:
+            break
+    return found
+
+
+def containers_of(level: Level, *, loose: bool = False) -> list[Container]:
+    """The folders and archives of a directory; `loose`: and the images beside them, if any."""
     folders = [Container(level.at(name), prefix=name) for name in level.folders]
+    folders += [Container(level.path, flat=True)] * bool(loose and level.images)
     return folders + [
         Container(level.at(name), stem=container_stem(name)) for name in level.archives
     ]
@@ -124,7 +175,8 @@ def find_folders(raw: Path, options: FolderOptions) -> Found:
     top, inside = open_top(raw, options.inside)
     stray, loose = _set_aside(top, options)
     names = [*top.folders, *top.archives]
-    if not names:
+    _refuse_masks(top)
+    if not names and not (options.unlabelled and top.images):
         raise SourceError(loose[0]) if loose else _nothing(raw, top)
     if options.split_folders:
         splits = {name: split_of_folder(container_stem(name)) for name in names}
@@ -136,8 +188,9 @@ def find_folders(raw: Path, options: FolderOptions) -> Found:
             stems = [container_stem(name) for name in (*level.folders, *level.archives)]
             refuse_wrapped_splits(level.path, level.path, stems)
     # Archives alone may have split folders in them. Beside class folders they have classes.
-    split = options.split_name if top.folders and not options.cut else ""
-    containers = containers_of(top)
+    there = top.folders or not top.archives
+    split = options.split_name if there and not options.cut else ""
+    containers = containers_of(top, loose=options.unlabelled)
     units = make_units(split or "all", split, containers, inside, stray)
     described = _describe(printable(top.path) or "images", containers, stray)
     announced = options.cut.splits if options.cut else (split,) if split else None
@@ -165,7 +218,7 @@ def _find_splits(
             aside, loose = _set_aside(level, options, advice, split)
             stray += aside
             description += loose
-            containers += containers_of(level)
+            containers += containers_of(level, loose=options.unlabelled)
         if containers:
             place = ", ".join(printable(top.at(name)) for name in names)
             description.append(_describe(f"{split}: {place}", containers, stray))
@@ -178,6 +231,18 @@ def _find_splits(
     units[0] = replace(units[0], stray=(*units[0].stray, *unlabelled))
     found = in_usual_order({unit.split for unit in units})
     return Found(tuple(description), tuple(units), found, whole=True)
+
+
+def _refuse_masks(top: Level) -> None:
+    """Refuse images beside their segmentation masks, which would be taken for two classes."""
+    masks = [name for name in top.folders if name.lower() in _MASKS]
+    pictures = [name for name in top.folders if name.lower() in _PICTURES]
+    if masks and pictures:
+        raise SourceError(
+            f"found {some_of(pictures)} beside {some_of(masks)}, which look like segmentation "
+            "masks; dataprep keeps none yet; for the images alone give --unlabelled --inside "
+            f"{printable(top.at(pictures[0]))}"
+        )
 
 
 def _refuse_mixture(splits: Mapping[str, str], options: FolderOptions) -> None:
@@ -217,7 +282,7 @@ def _set_aside(
 
     These belong to the data, so they count; a table that may have their labels is refused.
     """
-    images = [level.at(name) for name in level.images]
+    images = [] if options.unlabelled else [level.at(name) for name in level.images]
     refuse_listing(level.path, level.others, options, images)
     stray: list[Stray] = [*level.others]
     stray += [Unmatched("unlisted", path, level.path, split) for path in images]
@@ -238,7 +303,7 @@ def refuse_listing(
     """
     suffixes = tuple(suffix for suffix in FORMATS if suffix != ".txt")
     tables = [entry.name for entry in ignored if entry.name.lower().endswith(suffixes)]
-    if tables and not options.listing_ruled_out:
+    if tables and not (options.listing_ruled_out or options.unlabelled):
         table = printable("/".join(filter(None, (container, min(tables)))))
         there = f" beside {some_of(images)}" if images else ""
         raise SourceError(
@@ -325,7 +390,10 @@ def label_images(
     """
     paths = [path for path, _ in placed]
     wrapped = False
-    if paths and not container.prefix:
+    if paths and not container.prefix and options.unlabelled:
+        paths = [f"{container.stem}/{path}" if container.stem else path for path in paths]
+        wrapped = options.split_folders and _has_split_folders(container, split, paths, options)
+    elif paths and not container.prefix:
         paths = _with_stem(container, paths)
         wrapped = options.split_folders and _has_split_folders(container, split, paths, options)
     unknown: set[str] = set()
@@ -333,14 +401,19 @@ def label_images(
         top, _, rest = path.partition("/")
         key = rest if wrapped else path
         label = folder_of(key) if options.class_from == "path" else key.partition("/")[0]
-        if known is not None and label not in known.indices:
+        labels: tuple[int, ...] = ()
+        if options.unlabelled:
+            pass
+        elif known is not None and label not in known.indices:
             unknown.add(label)
             continue
+        else:
+            labels = (numbers.setdefault(label, len(numbers)),)
         own = split_of_folder(top) if wrapped else split or options.split_name
         group = folder_of(key) if options.group_by == "folder" else ""
         if options.cut:
             own = "" if options.stratify else options.cut.split_of(group or key)
-        yield own, image.row(key, (numbers.setdefault(label, len(numbers)),), group=group)
+        yield own, image.row(key, labels, group=group)
     if unknown and known is not None:
         raise SourceError(
             f"unknown class in {printable(container.path)}: {some_of(unknown)}; expected those of "

@@ -258,6 +258,8 @@ class Listing:
         texts = pa.list_(pa.string())
         if self._options.label_columns:
             labels = cells["labels"]
+        elif self._options.unlabelled:
+            labels = pa.array([[]] * len(cells), texts)
         else:
             labels = self._by_cell(cells, "label", self._labels, texts)
         found = {"key": cells["key"], "split": split, "labels": labels}
@@ -342,20 +344,8 @@ class Listing:
 
     def _look_up(self, raw: Path, listed: pa.Table, headers: Headers | None) -> Iterator[pa.Table]:
         """The files that are there, and those that are not."""
-        paths = listed["container"].to_pylist()
-        step = max(1, -(-len(paths) // _LOOKS))
-        pieces = [paths[at : at + step] for at in range(0, len(paths), step)]
-        with ThreadPoolExecutor(_LOOKS) as pool:
-            found = list(chain.from_iterable(pool.map(lambda some: _look(raw, some), pieces)))
-        size = pa.array([each and each[0] for each in found], pa.int64())
-        mtime = pa.array([each and each[1] for each in found], pa.int64())
-        there = size.is_valid()
-        images = _with(listed.drop("size"), status="image", size=size, container_mtime=mtime)
-        images = images.filter(there)
-        images = _with(images, modified=pc.divide(images["container_mtime"], 1_000_000_000))
+        images, missing = look_up(raw, listed.drop("size"), self.file.name)
         yield self._completed(images, headers)
-        missing = listed.select(["key", "split"]).filter(pc.invert(there))
-        missing = _with(missing, status="missing", container=self.file.name)
         yield self._completed(missing, None)
 
     def _completed(self, images: pa.Table, headers: Headers | None) -> pa.Table:
@@ -384,6 +374,39 @@ class Listing:
         return images
 
 
+def tables_of(raw: Path, listed: pa.Table, place: str, top: str, *, packed: bool) -> list[pa.Table]:
+    """Rows of the index, of rows that say everything but where the images are; see `Listing`."""
+    if packed:
+        return [_with(listed, status="listed", container=place)]
+    keys = listed["key"]
+    paths = pc.binary_join_element_wise(top, keys, "/") if top else keys
+    return [*look_up(raw, _with(listed, container=paths, offset=0), place)]
+
+
+def look_up(raw: Path, listed: pa.Table, place: str) -> tuple[pa.Table, pa.Table]:
+    """Rows of the files that are there, and of those that are not.
+
+    Args:
+        listed: with the path of each in ``container``.
+        place: the list, for what is missing.
+
+    Raises:
+        SourceError: a file cannot be looked at.
+    """
+    paths = listed["container"].to_pylist()
+    step = max(1, -(-len(paths) // _LOOKS))
+    pieces = [paths[at : at + step] for at in range(0, len(paths), step)]
+    with ThreadPoolExecutor(_LOOKS) as pool:
+        found = list(chain.from_iterable(pool.map(lambda some: _look(raw, some), pieces)))
+    size = pa.array([each and each[0] for each in found], pa.int64())
+    mtime = pa.array([each and each[1] for each in found], pa.int64())
+    there = size.is_valid()
+    images = _with(listed, status="image", size=size, container_mtime=mtime).filter(there)
+    images = _with(images, modified=pc.divide(images["container_mtime"], 1_000_000_000))
+    missing = listed.select(["key", "split"]).filter(pc.invert(there))
+    return images, _with(missing, status="missing", container=place)
+
+
 def _find_columns(file: ListFile, options: FolderOptions) -> dict[str, str]:
     """The columns that the options name, or their defaults, by what they say."""
     plain = file.form == "txt"  # its columns have no names that could be others
@@ -391,13 +414,15 @@ def _find_columns(file: ListFile, options: FolderOptions) -> dict[str, str]:
     no_column = options.group_by in ("path", "folder") or options.groups_by_header
     columns = {
         "path": "path" if plain else options.path_column,
-        "label": "" if options.label_columns else "label" if plain else options.label_column,
+        "label": "label" if plain else options.label_column,
         "split": split if split is not None else "split" if "split" in file.columns else "",
         "size": "size" if "size" in file.columns else "",
         "group": "" if no_column else options.group_by,
         "caption": options.caption_column,
         **{f"{_CLASS}{name}": name for name in options.label_columns},
     }
+    if options.label_columns or options.unlabelled:
+        columns["label"] = ""
     columns = {meaning: name for meaning, name in columns.items() if name}
     for meaning, name in columns.items():
         option = "group_by" if meaning == "group" else f"{meaning}_column"

@@ -18,9 +18,16 @@ OPTIONS: Final = (
     Option(
         "listing",
         "A file that lists the images: path,label[,split] as CSV, TSV, JSON lines or Parquet, or "
-        "lines `path label` (.txt); a path, or a name in the raw directory. Without it, or with "
-        "none, folders tell the classes.",
+        "lines `path label` (.txt); or annotations: COCO's .json, several with commas, or the "
+        "folder of Pascal VOC's .xml. A path, or a name in the raw directory. Without it, or with "
+        "none, folders tell the classes; or a metadata.csv, .jsonl or .parquet beside the images, "
+        "as Hugging Face has it.",
         metavar="FILE",
+    ),
+    Option(
+        "unlabelled",
+        "Take all images that there are, in whatever folders, without classes.",
+        flag=True,
     ),
     Option("path_column", "The listing's column of paths.", "path", metavar="NAME"),
     Option("label_column", "The listing's column of labels.", "label", metavar="NAME"),
@@ -140,8 +147,8 @@ OPTIONS: Final = (
     ),
     Option(
         "hash_keys",
-        "yes: keys are hashes of the images' paths, with --hash_key, where these may name people.",
-        choices=("no", "yes"),
+        "Make keys hashes of the images' paths, with --hash_key, where these may name people.",
+        flag=True,
     ),
 )
 
@@ -170,6 +177,8 @@ class FolderOptions:
     Attributes:
         listing: the file that lists the images, absolute, or relative to the raw directory; None:
             folders tell the classes.
+        annotations: names of COCO's files, or of VOC's folder, likewise; empty: there are none.
+        unlabelled: whether images have no classes.
         listing_ruled_out: whether the user said that there is none.
         split_column: None: ``split``, if there is one; empty: none.
         label_columns: each is a class; empty: `label_column` names them.
@@ -184,6 +193,8 @@ class FolderOptions:
     """
 
     listing: Path | None
+    annotations: tuple[Path, ...]
+    unlabelled: bool
     listing_ruled_out: bool
     path_column: str
     label_column: str
@@ -227,8 +238,11 @@ def parse_options(options: Mapping[str, str]) -> FolderOptions:
         UsageError: a value is not understood, or two contradict each other.
     """
     seed = parse_seed("split_seed", options["split_seed"])
+    annotations = _annotations(options)
     parsed = FolderOptions(
-        listing=_listing(options),
+        listing=None if annotations else _listing(options),
+        annotations=annotations,
+        unlabelled="unlabelled" in options,
         listing_ruled_out=options.get("listing") == NO_LISTING,
         path_column=options["path_column"],
         label_column=options["label_column"],
@@ -250,7 +264,7 @@ def parse_options(options: Mapping[str, str]) -> FolderOptions:
         group_by=options["group_by"],
         dicom_attributes=_dicom_attributes(options.get("dicom_attributes", "")),
         hash_key=Path(options["hash_key"]) if "hash_key" in options else None,
-        hash_keys=options.get("hash_keys") == "yes",
+        hash_keys="hash_keys" in options,
     )
     for name in ("stratify", "splits_from"):
         if name in options and parsed.cut is None:
@@ -262,7 +276,7 @@ def parse_options(options: Mapping[str, str]) -> FolderOptions:
         )
     _check_label_columns(options, parsed.label_columns)
     hashed = [f"--dicom_attributes {name}" for name in HASHED if name in parsed.dicom_attributes]
-    hashed += ["--hash_keys yes"] if parsed.hash_keys else []
+    hashed += ["--hash_keys"] if parsed.hash_keys else []
     if hashed and parsed.hash_key is None:
         raise UsageError(
             f"{hashed[0]} needs --hash_key FILE, since without a secret any hash can be guessed; "
@@ -287,6 +301,18 @@ def _dicom_attributes(text: str) -> tuple[str, ...]:
             f"{', '.join(DICOM_ATTRIBUTES)}"
         )
     return names
+
+
+def _annotations(options: Mapping[str, str]) -> tuple[Path, ...]:
+    """What ``--listing`` names, if that is COCO's files or a folder."""
+    names = [name.strip() for name in options.get("listing", NO_LISTING).split(",")]
+    folder = len(names) == 1 and names[0] not in ("", NO_LISTING) and not Path(names[0]).suffix
+    if not (folder or all(name.lower().endswith(".json") for name in names)):
+        return ()
+    alone = (*_NEED_LISTING, "classes", "dicom_attributes", "hash_keys", "unlabelled")
+    if given := [name for name in alone if name in options]:
+        raise UsageError(f"--{given[0]} cannot be used with annotations; leave it out")
+    return tuple(path.absolute() if path.exists() else path for path in map(Path, names))
 
 
 def _listing(options: Mapping[str, str]) -> Path | None:
