@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from imagecodecs import jpegxl_encode, tiff_encode
+from imagecodecs import jpegxl_encode
 from PIL import Image
 from pyarrow import parquet
 from pydicom.uid import JPEG2000Lossless, JPEGBaseline8Bit
@@ -30,9 +30,10 @@ from dataprep.datasets.imagenet.dataset import ImageNet, read_bounding_boxes
 from dataprep.datasets.lists import load_class_list
 from dataprep.errors import DataprepError
 from dataprep.images import Recipe, Resize, prepare
+from dataprep.images.dicom import header_of
 from tests.images.dicom_files import LOSSLESS, dataset, table
 from tests.images.dicom_files import file as dicom_file
-from tests.images.files import HAS_AVIF
+from tests.images.files import HAS_AVIF, deep_tiff
 from tests.images.heic_files import PLAIN, TURNED
 
 NEXT = b"\n=== next file ===\n"
@@ -220,7 +221,7 @@ def extras() -> list[bytes]:
     deep, flat = noise[..., :3], noise.astype(np.uint8)
     lossless = [jpegxl_encode(it, lossless=True) for it in (flat, flat[..., 0], deep)]
     plain = jpegxl_encode(flat[..., :3], level=80, usecontainer=False)
-    return [PLAIN, TURNED, *lossless, plain, tiff_encode(deep)]
+    return [PLAIN, TURNED, *lossless, plain, deep_tiff(deep)]
 
 
 def dicoms() -> list[bytes]:
@@ -276,6 +277,13 @@ def read_picture(data: bytes, _: Path) -> None:
                 image.convert("RGB")
     with suppress(DataprepError):
         prepare(data, _RECIPES[zlib.crc32(data) % len(_RECIPES)])
+
+
+def read_dicom(data: bytes, place: Path) -> None:
+    """Its header alone, too."""
+    with suppress(DataprepError):
+        header_of(data, ["PatientID", "PixelSpacing"])
+    read_picture(data, place)
 
 
 def read_boxes(data: bytes, place: Path) -> None:

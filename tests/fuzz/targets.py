@@ -53,7 +53,7 @@ TARGETS = {
         Target("png", raw.pngs, raw.read_picture, 25_000, raw.sealed_png, memory=64),
         Target("other images", raw.others, raw.read_picture, 7000, memory=64),
         Target("images of extras", raw.extras, raw.read_picture, 3000, memory=64),
-        Target("dicom", raw.dicoms, raw.read_picture, 3000, memory=64),
+        Target("dicom", raw.dicoms, raw.read_dicom, 3000, memory=64),
         Target(
             "boxes", lambda: [b"n00007846_64193.JPEG,0.1,0.2,0.5,1\n" * 3], raw.read_boxes, 4000
         ),

@@ -15,7 +15,7 @@ from dataprep.images import Note, Recipe, Resize, pixels, prepare
 from dataprep.images.pixels import eight_bits, resized
 from dataprep.tables.records import SHALLOWER
 from tests.conftest import Cli
-from tests.images.files import pixels_of
+from tests.images.files import deep_tiff, pixels_of
 from tests.images.png_files import GREY, RGB, RGBA, png
 
 KEEP = Recipe(passes=("JPEG", "PNG"), depth="keep")
@@ -27,7 +27,7 @@ DEEP = {
     "RGB": png(NOISE[..., :3], RGB, 16),
     "interlaced RGB": png(NOISE[..., :3], RGB, 16, interlaced=True),
     "RGBA": png(NOISE, RGBA, 16),
-    "TIFF": imagecodecs.tiff_encode(NOISE[..., :3].astype(np.uint16)),
+    "TIFF": deep_tiff(NOISE[..., :3].astype(np.uint16)),
 }
 GREYS = [name for name in DEEP if "grey" in name]
 
@@ -92,17 +92,13 @@ def test_colour_is_resized_channel_by_channel(
 
 
 @pytest.mark.parametrize("order", ["<", ">"])
-@pytest.mark.parametrize("compression", ["none", "deflate", "lzw"])
+@pytest.mark.parametrize("deflated", [False, True])
 @pytest.mark.parametrize("planar", [False, True])
 def test_deep_tiff_is_decoded_whole_or_to_8_bits(
-    order: str, compression: str, *, planar: bool
+    order: str, *, deflated: bool, planar: bool
 ) -> None:
     colour = NOISE[..., :3].astype(np.uint16)
-    samples = np.ascontiguousarray(np.moveaxis(colour, 2, 0)) if planar else colour
-    layout = {"planarconfig": "separate"} if planar else {}
-    data = imagecodecs.tiff_encode(  # it swaps what it gets
-        samples.copy(), byteorder=order, compression=compression, photometric="rgb", **layout
-    )
+    data = deep_tiff(colour, order, deflated=deflated, planar=planar)
     kept = prepare(data, Recipe(encoding="png", depth="keep"))
     if planar:  # which Pillow decodes to 8 bits
         assert kept.notes[0].text == "TIFF, not JPEG: re-encoded as RGB PNG"

@@ -49,7 +49,7 @@ def test_heic_is_decoded_upright_once() -> None:
         for exif in ("auto", "apply"):
             done = prepare(data, Recipe(encoding="png", exif=exif))  # type: ignore[arg-type]
             assert (done.turn, done.channels) == (1, 3)
-            assert np.abs(pixels_of(done.data) - expected).mean() < 6
+            assert np.abs(pixels_of(done.data) - expected).mean() < 10
     text = "HEIC, not JPEG: re-encoded as RGB JPEG, quality 100"
     assert prepare(PLAIN, Recipe()).notes == (Note("repaired", text),)
 
