@@ -39,6 +39,7 @@ class PrepareOptions(JobOptions, total=False):
     exclude: StrPath | None
     index_dir: StrPath | None
     listing: StrPath | None
+    unlabelled: bool | None
     path_column: str | None
     label_column: str | None
     split_column: str | None
@@ -60,7 +61,7 @@ class PrepareOptions(JobOptions, total=False):
     group_by: str | None
     dicom_attributes: Names | None
     hash_key: StrPath | None
-    hash_keys: Literal["no", "yes"] | None
+    hash_keys: bool | None
     out: StrPath | None
     local_scratch_dir: StrPath | None
     sink: str | None

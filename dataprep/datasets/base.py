@@ -262,7 +262,7 @@ class Dataset(ABC):
     def name_classes(self, found: Collection[str]) -> Classes | None:
         """The classes of what scanning found, where it cannot tell their identifiers.
 
-        None: it can, and `order_classes` orders them.
+        None: it can, and `order_classes` orders them; then there must be some.
         """
         del found
         return None

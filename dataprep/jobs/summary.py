@@ -119,13 +119,14 @@ def summarize(
                 "share, take a larger one or another --split_seed"
             )
     listed = known is not None
+    named = None
     if known is None:
         named = dataset.name_classes(parts.class_names())
         found_names = () if named else images.class_names() | parts.class_names()
         known = named.classes if named else dataset.order_classes(found_names)
     if grown is not None:
         known = _classes_of_all(grown, splits, known, listed=listed)
-    if not known:
+    if not (known or listed or named):
         raise SourceError("no image has a label; check where labels are taken from")
     check_splits_known(images.database)
     check_keys(images.database)

@@ -140,9 +140,9 @@ def test_classes_that_are_numbers_are_in_numeric_order(numbers):
         ({"no_such": "x"}, "has no option 'no_such'"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(options, expected):
+def test_options_that_make_no_sense_are_refused(options, expected, tmp_path):
     with pytest.raises(UsageError) as caught:
-        Folder(**options)
+        Folder(**options).find(tmp_path, None)
     assert expected in str(caught.value)
 
 

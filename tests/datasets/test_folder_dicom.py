@@ -198,19 +198,21 @@ def test_another_key_is_another_data_set(raw: Path, tmp_path: Path, cli: Cli) ->
     ("options", "reason"),
     [
         ({"dicom_attributes": "patient"}, "--dicom_attributes patient needs --hash_key FILE"),
-        ({"hash_keys": ""}, "--hash_keys needs --hash_key FILE"),
+        ({"hash_keys": None}, "--hash_keys needs --hash_key FILE"),
         ({"dicom_attributes": "name"}, "--dicom_attributes name: expected all, or some of view"),
         ({"group_by": "patient"}, "without --listing there are no columns"),
         ({"dicom_attributes": "study", "hash_key": "short"}, "5 characters, expected 32 or more"),
     ],
 )
 def test_what_cannot_be_is_refused(
-    raw: Path, tmp_path: Path, cli: Cli, options: dict[str, str], reason: str
+    raw: Path, tmp_path: Path, cli: Cli, options: dict[str, str | None], reason: str
 ) -> None:
     (tmp_path / "short").write_text("short")
     words: list[object] = ["folder", "--raw", raw, "--out", tmp_path / "out"]
     for name, value in options.items():
-        words += [f"--{name}", tmp_path / value if name == "hash_key" else value]
+        words.append(f"--{name}")
+        if value is not None:
+            words.append(tmp_path / value if name == "hash_key" else value)
     done = cli(*words)
     assert done.code != 0
     assert reason in done.error

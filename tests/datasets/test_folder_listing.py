@@ -510,8 +510,8 @@ def test_cells_that_are_no_marks_are_refused_with_their_line(
         ({"label_columns": "A", "uncertain": "maybe"}, "--uncertain maybe is not one of keep"),
     ],
 )
-def test_options_that_contradict_label_columns(options, expected):
+def test_options_that_contradict_label_columns(options, expected, tmp_path):
     with pytest.raises(UsageError, match=f"^{expected}"):
         Folder(listing="list.csv", **options)
     with pytest.raises(UsageError, match=r"^--label_columns needs --listing"):
-        Folder(label_columns="A")
+        Folder(label_columns="A").find(tmp_path, None)

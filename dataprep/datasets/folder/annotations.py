@@ -27,7 +27,7 @@ from dataprep.errors import SourceError
 from dataprep.system.messages import printable, unreadable
 from dataprep.system.regular_files import read_regular
 from dataprep.tables import Box
-from dataprep_schemas.tables import schema_of
+from dataprep_schemas.tables import CAPTIONS, schema_of
 
 CROWDS: Final = "boxes round a crowd, left out"
 _WORD: Final = re.compile("[^A-Za-z]+")
@@ -104,7 +104,7 @@ class Annotations:
                     "captions": image.captions or None,
                 }
             )
-        schema = schema_of("index")
+        schema = schema_of("index", (CAPTIONS,))
         return pa.Table.from_pylist(rows, pa.schema([schema.field(name) for name in _SAID]))
 
     def add_box(self, image: Annotated, name: str, box: Sequence[float]) -> None:

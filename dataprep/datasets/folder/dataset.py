@@ -36,7 +36,7 @@ from dataprep.datasets.folder.layout import (
     open_top,
     refuse_listing,
 )
-from dataprep.datasets.folder.options import OPTIONS, parse_options
+from dataprep.datasets.folder.options import OPTIONS, parse_options, refuse_options_of_listings
 from dataprep.datasets.lists import ClassList, load_class_list
 from dataprep.datasets.raw_directory import open_level
 from dataprep.datasets.splits import in_usual_order
@@ -208,10 +208,13 @@ class Folder(Dataset):
         if listing is not None:
             self._require(raw, listing)
             return [ListingUnit("listing", listing.name, "", packed=False, paths=(str(listing),))]
-        if self._wanted.listing_ruled_out:
-            return []
-        top = inside if (raw / inside).is_dir() else ""
-        return metadata_beside(raw, top, splits=self._wanted.split_folders)
+        beside: list[ListingUnit] = []
+        if not self._wanted.listing_ruled_out:
+            top = inside if (raw / inside).is_dir() else ""
+            beside = metadata_beside(raw, top, splits=self._wanted.split_folders)
+        if not beside:
+            refuse_options_of_listings(self.options, self._wanted)
+        return beside
 
     def _require(self, raw: Path, path: Path) -> None:
         if not (raw / path).exists():
@@ -283,7 +286,7 @@ class Folder(Dataset):
         for path in paths:
             self._require(raw, path)
         top, packed, place, images = self._images_of(raw, "")
-        units: list[ScanUnit] = []
+        units: list[ListingUnit] = []
         described = []
         for number, (split, some) in enumerate(by_split(paths).items()):
             names = tuple(map(str, some))
@@ -299,6 +302,7 @@ class Folder(Dataset):
             listed = f"{counted(len(found.images), 'image')}, {classes}"
             at = place if packed else f"files in {printable(str(raw / start))}"
             described.append(f"annotated in {found.place}: {listed}; {at}")
+        units = [replace(unit, captions=self._captions) for unit in units]
         cut = self._wanted.cut
         splits = cut.splits if cut else in_usual_order(self._split_of(unit) for unit in units)
         known = None if any(path.is_dir() for path in map(raw.joinpath, paths)) else splits
@@ -324,6 +328,7 @@ class Folder(Dataset):
     def _scan_annotations(self, raw: Path, unit: ListingUnit) -> Scanned:
         from dataprep.datasets.folder.listing import tables_of
 
+        self._captions = unit.captions
         found = self._annotations(raw, unit)
         tables = tables_of(raw, found.table(), found.place, unit.top, packed=unit.packed)
         # In the order of their numbers, with those that no image shows.

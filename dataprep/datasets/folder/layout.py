@@ -90,6 +90,7 @@ class ListingUnit(ScanUnit):
         paths: where it is, relative to the raw directory or absolute; of annotations, several.
         split: the split of its images, if their folder or its name tells it.
         column: of the paths, where that is known.
+        captions: whether annotations have any.
     """
 
     top: str
@@ -98,6 +99,7 @@ class ListingUnit(ScanUnit):
     paths: tuple[str, ...] = ()
     split: str = ""
     column: str = ""
+    captions: bool = False
 
 
 def open_top(raw: Path, inside: str) -> tuple[Level, str]:

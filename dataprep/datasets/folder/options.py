@@ -282,12 +282,6 @@ def parse_options(options: Mapping[str, str]) -> FolderOptions:
             f"{hashed[0]} needs --hash_key FILE, since without a secret any hash can be guessed; "
             "make it with: openssl rand -hex 32 > FILE"
         )
-    by_column = parsed.group_by not in ("path", "folder") and not parsed.groups_by_header
-    if parsed.listing is None and by_column:
-        raise UsageError(
-            f"--group_by {printable(parsed.group_by)}: without --listing there are no columns; "
-            "expected path or folder, or patient or study beside --dicom_attributes with that"
-        )
     return parsed
 
 
@@ -317,8 +311,6 @@ def _annotations(options: Mapping[str, str]) -> tuple[Path, ...]:
 
 def _listing(options: Mapping[str, str]) -> Path | None:
     if options.get("listing", NO_LISTING) == NO_LISTING:
-        if alone := [name for name in _NEED_LISTING if name in options]:
-            raise UsageError(f"--{alone[0]} needs --listing, the file it is about")
         return None
     path = Path(options["listing"])
     if path.suffix.lower() not in FORMATS:
@@ -327,6 +319,21 @@ def _listing(options: Mapping[str, str]) -> Path | None:
             f"{', '.join(FORMATS)}; rename it"
         )
     return path.absolute() if path.exists() else path
+
+
+def refuse_options_of_listings(options: Mapping[str, str], parsed: FolderOptions) -> None:
+    """Refuse options that are about a listing, where there is none.
+
+    Raises:
+        UsageError: names one.
+    """
+    if alone := [name for name in _NEED_LISTING if name in options]:
+        raise UsageError(f"--{alone[0]} needs --listing, the file it is about")
+    if parsed.group_by not in ("path", "folder") and not parsed.groups_by_header:
+        raise UsageError(
+            f"--group_by {printable(parsed.group_by)}: without --listing there are no columns; "
+            "expected path or folder, or patient or study beside --dicom_attributes with that"
+        )
 
 
 def _names(options: Mapping[str, str], option: str) -> tuple[str, ...]:
