@@ -88,7 +88,7 @@ def prepare(
     --resize 256 --sink recordio``, and every option of the command is one here.
 
     Args:
-        dataset: ``imagenet``, ``chestxray14``, ``folder``, or that of a plugin.
+        dataset: ``imagenet``, ``chestxray14``, ``folder``, ``shards``, or that of a plugin.
         progress: is told a `Progress` again and again; ``print`` will do. By default there is a
             bar in a terminal or a notebook, and nothing elsewhere.
         beam_options: Beam's own, e.g. ``["--flink_master=HOST:PORT"]``.

@@ -76,6 +76,8 @@ TARGETS = {
             )
             for form in others.FORMS
         ),
+        Target("coco", raw.coco, raw.read_coco, 500),
+        Target("voc", raw.voc, raw.read_voc, 500),
         Target("classes", raw.class_lists, raw.read_class_list, 1000),
         Target("meeting", meeting.messages, meeting.meet, 3000, memory=64),
         Target(

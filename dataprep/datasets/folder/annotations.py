@@ -8,6 +8,7 @@ what then has no area is left out, and counted.
 
 from __future__ import annotations
 
+import os
 import re
 import xml.etree.ElementTree as ET
 from collections import Counter, defaultdict
@@ -307,6 +308,6 @@ def place_of(raw: Path, top: str, found: Annotations, paths: Sequence[Path]) -> 
         folder = (raw / paths[0]).resolve().relative_to(raw.resolve())
         places += [folder, folder.parent / "JPEGImages"]
     first = found.images[0].name if found.images else ""
-    there = (place for place in places if (raw / place / first).is_file())
+    there = (place for place in places if os.path.isfile(raw / place / first))  # noqa: PTH113 - of any text
     found_in = next(there, Path(top))
     return "" if found_in == Path() else str(found_in)
