@@ -39,6 +39,7 @@ _DATASETS = {
     "imagenet": "Prepare ImageNet, the raw ILSVRC2012 images.",
     "chestxray14": "Prepare NIH ChestX-ray14: radiographs, multi-label, split by patient.",
     "folder": "Prepare any image set: class folders, archives, or a list of files.",
+    "shards": "Prepare what others have packed: WebDataset, Parquet, TFRecord, RecordIO, MDS.",
 }
 _COMMANDS = {
     "card": "Write a card for catalogues: Croissant and the Hugging Face hub.",
