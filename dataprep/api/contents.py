@@ -173,5 +173,6 @@ def _inspect_raw(raw: Path) -> Plan:
         return plan_raw(raw, "folder", f"since it is neither {' nor '.join(_PUBLISHED)}")
     except SourceError as error:
         raise SourceError(
-            f"{printable(str(raw))} has no manifest.json, and as raw data: {error}"
+            f"{printable(str(raw))} has no manifest.json, and as raw data: {error}; of other "
+            "people's shards, `dataprep shards --dry_run` tells"
         ) from error

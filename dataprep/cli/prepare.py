@@ -34,7 +34,7 @@ def dataset_command(name: str) -> JobCommand:
     """
     dataset = dataset_class(name)
     text = f"{cleandoc(dataset.summary)}\n\n{_RESUMING}"
-    looking = in_section("Output", [flag("dry_run", _DRY_RUN), flag("json", _JSON, rare=True)])
+    looking = in_section("Output", [flag("dry_run", _DRY_RUN), flag("json", _JSON)])
     return JobCommand(name, partial(_run, name), [*prepare_options(dataset), *looking], text)
 
 

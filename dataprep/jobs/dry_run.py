@@ -5,17 +5,18 @@ The index goes to a temporary directory, so that OUT is neither needed nor touch
 
 from __future__ import annotations
 
+import math
+import os
 import shutil
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from dataprep.errors import ImageError, UsageError
+from dataprep.errors import ImageError
 from dataprep.images import Recipe, kind_of, prepare
 from dataprep.jobs.engine import Engine, Reporter
 from dataprep.jobs.job import Job
@@ -31,8 +32,6 @@ from dataprep_schemas.state import ScanSummary
 _SAMPLE: Final = 200  # images that are read
 _SECONDS: Final = 10.0  # after which no more are
 _SHOWN: Final = 5  # rejected images, and classes
-Range = tuple[int, int, int]
-"""Least, median and most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,31 +56,49 @@ class PlannedSplit:
     images_per_shard: tuple[int, int]
     shard_bytes: int
 
+    def lines(self, name: str, classes: int, sink: str) -> Iterator[str]:
+        """For a person."""
+        of = "" if self.official in (None, self.images) else f" of {self.official:,}"
+        yield f"{name}: {counted(self.images, 'image')}{of}, {sized(self.bytes)}"
+        yield f"  {_classes(self.class_images, classes)}"
+        sizes = " to ".join(f"{size:,}" for size in sorted({*self.images_per_shard}))
+        yield (
+            f"  {counted(self.shards, 'shard')} of {sizes} images, about {sized(self.shard_bytes)} "
+            f"a shard, {sink}, shuffle {self.shuffle}"
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
     """A few images, read and made into what would be stored; not stored.
 
     Attributes:
-        images: how many.
         formats: how many are of each, as they are in the raw data.
-        widths: least, median and most, in pixels, as they are in the raw data; None: of none known.
+        widths: least, median and most, in pixels, as they are there; empty if none is known.
         heights: likewise.
-        rejected: how many would be, and a line each on the first few.
-        repaired: how many would be stored in another form, since not every reader takes theirs.
-        warned: how many would be stored although their decoder complained.
+        statuses: how many would be ``stored``, ``repaired``, ``warned`` and ``rejected``.
+        rejects: a line each on the first few that would be rejected.
         images_per_second: of one core.
     """
 
     images: int
     formats: Mapping[str, int]
-    widths: Range | None
-    heights: Range | None
-    rejected: int
+    widths: tuple[int, ...]
+    heights: tuple[int, ...]
+    statuses: Mapping[str, int]
     rejects: tuple[str, ...]
-    repaired: int
-    warned: int
     images_per_second: float
+
+    def lines(self) -> Iterator[str]:
+        """For a person."""
+        kinds = ", ".join(f"{number:,} {kind}" for kind, number in self.formats.items())
+        text = f"sample of {counted(self.images, 'image')}: {kinds or 'no known format'}"
+        for side, sizes in {"width": self.widths, "height": self.heights}.items():
+            if sizes:
+                text += f"; {side} {sizes[0]:,} to {sizes[2]:,}, median {sizes[1]:,}"
+        yield text
+        yield "  " + ", ".join(f"{number:,} {status}" for status, number in self.statuses.items())
+        yield from (f"  rejected: {text}" for text in self.rejects)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +106,12 @@ class Plan:
     """What would be made of raw data; nothing was written.
 
     Attributes:
-        dataset: ``imagenet`` or another.
-        rule: why it was taken for that; empty if the caller said so.
-        found: lines on what was found, how its labels are read, and what would be left out.
+        rule: why it was taken for this data set; empty if the caller said so.
+        found: lines on what was found, how labels are read, and what would be left out.
         classes: identifier and name, by number.
-        ignored: files that are no images.
-        excluded: images that a list leaves out.
-        missing: images that are listed but not there.
-        unlisted: images that are there but not listed.
-        refused: why a run would end before it writes; empty if nothing is known to end it.
+        left_out: how many files or names are ``ignored``, ``excluded``, ``missing`` (listed, but
+            not there) and ``unlisted``.
+        refused: why a run would end before it writes, as far as that is known.
         needed: about how many bytes the shards would have.
         free: bytes that are free where OUT would be; None if no place was named.
         cores: that the estimate is for.
@@ -111,10 +125,7 @@ class Plan:
     found: tuple[str, ...]
     splits: Mapping[str, PlannedSplit]
     classes: tuple[tuple[str, str], ...]
-    ignored: int
-    excluded: int
-    missing: int
-    unlisted: int
+    left_out: Mapping[str, int]
     refused: str
     sample: Sampled
     needed: int
@@ -130,54 +141,30 @@ class Plan:
         yield f"{self.raw}: {self.dataset}{f', {self.rule}' if self.rule else ''}"
         yield from self.found
         for name, split in self.splits.items():
-            of = "" if split.official in (None, split.images) else f" of {split.official:,}"
-            yield f"{name}: {counted(split.images, 'image')}{of}, {sized(split.bytes)}"
-            yield f"  {_classes(split.class_images, len(self.classes))}"
-            sizes = " to ".join(f"{size:,}" for size in sorted({*split.images_per_shard}))
-            yield (
-                f"  {counted(split.shards, 'shard')} of {sizes} images, about "
-                f"{sized(split.shard_bytes)} each, {self.sink}, shuffle {split.shuffle}"
-            )
-        yield from self._of_sample()
+            yield from split.lines(name, len(self.classes), self.sink)
+        yield from self.sample.lines()
         room = "" if self.free is None else f", {sized(self.free)} free"
         short = self.free is not None and self.needed > self.free
         yield f"about {sized(self.needed)} needed{room}{': too little' if short else ''}"
-        rate = self.sample.images_per_second * self.cores
         yield (
-            f"estimate: {self.seconds:,.0f} seconds on {counted(self.cores, 'core')}, at "
-            f"{rate:,.0f} images/s as in the sample, without writing"
+            f"estimate from the sample: {counted(math.ceil(self.seconds), 'second')} on "
+            f"{counted(self.cores, 'core')}, and what writing takes"
         )
         if self.refused:
             yield f"a run would end without writing: {self.refused}"
         yield "nothing was written"
 
-    def _of_sample(self) -> Iterator[str]:
-        sample = self.sample
-        kinds = ", ".join(f"{number:,} {kind}" for kind, number in sample.formats.items())
-        text = f"sample of {counted(sample.images, 'image')}: {kinds or 'no known format'}"
-        if sample.widths and sample.heights:
-            across, down = (
-                f"{least} to {most}, median {middle}"
-                for least, middle, most in (sample.widths, sample.heights)
-            )
-            text += f"; width {across}; height {down}"
-        yield text
-        yield (
-            f"  {sample.rejected:,} would be rejected, {sample.repaired:,} repaired, "
-            f"{sample.warned:,} warned"
-        )
-        yield from (f"  rejected: {text}" for text in sample.rejects)
-
 
 def _classes(sizes: Mapping[str, int], known: int) -> str:
     """How many there are, and how large they are: all if they are few."""
-    text = counted(known, "class", "classes")
-    if empty := known - len(sizes):
-        text += f" ({empty:,} without images)"
-    if len(sizes) <= _SHOWN:
-        return f"{text}: {', '.join(f'{name} {size:,}' for name, size in sizes.items())}"
-    least, most = min(sizes, key=sizes.__getitem__), max(sizes, key=sizes.__getitem__)
-    return f"{text}: from {least} with {sizes[least]:,} to {most} with {sizes[most]:,}"
+    shown = sorted(sizes, key=sizes.__getitem__, reverse=True)
+    if len(shown) > _SHOWN:
+        shown = [shown[0], shown[-1]]
+    empty = f" ({known - len(sizes):,} without images)" if known > len(sizes) else ""
+    named = f"{', ' if len(sizes) <= _SHOWN else ' to '}".join(
+        f"{name} {sizes[name]:,}" for name in shown
+    )
+    return f"{counted(known, 'class', 'classes')}{empty}: {named or 'no image has one'}"
 
 
 def dry_run(
@@ -195,21 +182,15 @@ def dry_run(
     """
     asked = absolute(request)
     with TemporaryDirectory(prefix="dataprep-") as name:
-        scratch = Path(name)
-        if scratch.resolve().is_relative_to(asked.raw.resolve()):
-            raise UsageError(
-                f"the directory of temporary files {scratch.parent} is in the raw data, where its "
-                "files would be taken for images; set TMPDIR to another"
-            )
-        elsewhere = replace(
-            asked, out=scratch, index_dir=None, build_dir=None, overwrite=False, append=False
-        )
+        elsewhere = replace(asked, out=Path(name), index_dir=None, build_dir=None, overwrite=False)
         with found(elsewhere, engine, reporter) as raw:
             if rule is None:
                 check_places(asked, raw.found)
             lines = [*raw.found.description]
             made = _planned(replace(raw, report=lines.append), lines, cores)
-    place = next(path for path in (asked.out, *asked.out.parents) if path.exists())
+    above = (asked.out, *asked.out.parents)
+    # Unlike a path's own method, it takes what may not be looked at for absent.
+    place = next(path for path in above if os.path.exists(path))  # noqa: PTH110
     free = shutil.disk_usage(place).free if rule is None else None
     return replace(made, rule=rule or "", free=free)
 
@@ -227,7 +208,7 @@ def _planned(raw: RawData, lines: Sequence[str], cores: int) -> Plan:
         job, _ = plan(raw, request, summary, source)
         sizes = images.class_sizes()
         sample, ratio = _look(source, sampled(images, _SAMPLE, request.seed))
-        total = sum(split.images for split in job.splits)
+        total, left = sum(split.images for split in job.splits), summary.excluded
         return Plan(
             raw=request.raw,
             dataset=request.dataset,
@@ -236,11 +217,12 @@ def _planned(raw: RawData, lines: Sequence[str], cores: int) -> Plan:
             found=tuple(lines),
             splits=_splits(job, sizes, raw.found.official_counts, ratio),
             classes=tuple(summary.classes),
-            ignored=summary.ignored[0],
-            excluded=(summary.excluded.images if summary.excluded else 0)
-            + images.statuses.get("excluded", 0),
-            missing=summary.unmatched.missing,
-            unlisted=summary.unmatched.unlisted,
+            left_out={
+                "ignored": summary.ignored[0],
+                "excluded": (left.images if left else 0) + images.statuses.get("excluded", 0),
+                "missing": summary.unmatched.missing,
+                "unlisted": summary.unmatched.unlisted,
+            },
             refused=_refused(summary, request.max_bad),
             sample=sample,
             needed=job.estimate_bytes(job.shard_names(), ratio),
@@ -286,41 +268,33 @@ def _look(source: RawImages, rows: Sequence[Row]) -> tuple[Sampled, float]:
     window, most = source.recipe.dicom_window, source.recipe.max_pixels
     plain = replace(plain, dicom_window=window, max_pixels=most)
     kinds: Counter[str] = Counter()
-    notes: Counter[str] = Counter()
+    statuses = dict.fromkeys(("stored", "repaired", "warned", "rejected"), 0)
     sizes: list[tuple[int, int]] = []
     rejects: list[str] = []
-    seconds, seen, before, after = 0.0, 0, 0, 0
+    seconds, before, after = 0.0, 0, 0
     for row in rows:
         began = time.perf_counter()
         _, made = source.convert(row)
         seconds += time.perf_counter() - began
-        seen += 1
         if isinstance(made, ImageError):
-            rejects.append(f"{row.key}: {made}")
+            statuses["rejected"] += 1
+            rejects.append(printable(f"{row.key}: {made}"))
         else:
+            noted = sorted(note.kind for note in made.notes)  # repaired before warned
+            statuses[noted[0] if noted else "stored"] += 1
             before, after = before + row.size, after + len(made.data)
-            kind = {note.kind for note in made.notes}
-            notes["repaired" if "repaired" in kind else "warned" if kind else ""] += 1
             data = source.read(row)
             kinds[kind_of(data)] += 1
-            stored = prepare(data, plain)
-            sizes.append((stored.width, stored.height))
+            whole = prepare(data, plain)
+            sizes.append((whole.width, whole.height))
         if seconds > _SECONDS:
             break
-    widths, heights = (_range([size[at] for size in sizes]) for at in (0, 1))
-    sample = Sampled(
-        images=seen,
-        formats=dict(kinds.most_common()),
-        widths=widths,
-        heights=heights,
-        rejected=len(rejects),
-        rejects=tuple(map(printable, rejects[:_SHOWN])),
-        repaired=notes["repaired"],
-        warned=notes["warned"],
-        images_per_second=seen / max(seconds, 1e-6),
-    )
+    seen = sum(statuses.values())
+    widths, heights = (_range(sorted(size[at] for size in sizes)) for at in (0, 1))
+    shown, speed = tuple(rejects[:_SHOWN]), seen / max(seconds, 1e-6)
+    sample = Sampled(seen, dict(kinds.most_common()), widths, heights, statuses, shown, speed)
     return sample, 1.0 if source.recipe.keeps_bytes or not before else after / before
 
 
-def _range(sides: Sequence[int]) -> Range | None:
-    return (min(sides), int(median(sides)), max(sides)) if sides else None
+def _range(sides: Sequence[int]) -> tuple[int, ...]:
+    return (sides[0], sides[len(sides) // 2], sides[-1]) if sides else ()
