@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from dataprep.api.progress import Progress
     from dataprep.api.questions import sql
     from dataprep.api.review import Linted, card, lint, report
+    from dataprep.jobs.dry_run import Plan
     from dataprep.jobs.status import JobStatus
     from dataprep.sealed.diff import Difference
     from dataprep.sealed.records import Records
@@ -42,6 +43,7 @@ __all__ = [
     "Example",
     "JobStatus",
     "Linted",
+    "Plan",
     "Progress",
     "Records",
     "SealedSet",
@@ -73,6 +75,7 @@ _WHERE: Final = {
     "Difference": "dataprep.sealed.diff",
     "Example": "dataprep.sinks.example",
     "JobStatus": "dataprep.jobs.status",
+    "Plan": "dataprep.jobs.dry_run",
     **dict.fromkeys(("Linted", "card", "lint", "report"), "dataprep.api.review"),
     "Progress": "dataprep.api.progress",
     "mix": "dataprep.training.mixture",

@@ -16,7 +16,7 @@ from dataprep.api.options import (
 )
 from dataprep.plugins import dataset_class
 
-BUILT_IN = ("imagenet", "chestxray14", "folder")
+BUILT_IN = ("imagenet", "chestxray14", "folder", "shards")
 
 _HEAD = '''"""What the Python calls take as options, for type checkers and completion.
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import fields, replace
 from multiprocessing import current_process
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 from dataprep.api.option_types import (
     CompactOptions,
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from dataprep.datasets.base import Dataset
     from dataprep.images import Recipe
+    from dataprep.jobs.dry_run import Plan
     from dataprep.jobs.request import Request
     from dataprep.jobs.status import JobStatus
     from dataprep.sealed.diff import Difference
@@ -73,14 +74,37 @@ def _takes(options: type[Any]) -> Callable[[_Function], _Function]:
     return named
 
 
+@overload
+def prepare(
+    dataset: str,
+    *,
+    dry_run: Literal[False] = False,
+    progress: Tell | None = None,
+    beam_options: Sequence[str] = (),
+    **options: Unpack[PrepareOptions],
+) -> SealedSet: ...
+
+
+@overload
+def prepare(
+    dataset: str,
+    *,
+    dry_run: Literal[True],
+    progress: Tell | None = None,
+    beam_options: Sequence[str] = (),
+    **options: Unpack[PrepareOptions],
+) -> Plan: ...
+
+
 @_takes(PrepareOptions)
 def prepare(
     dataset: str,
     *,
+    dry_run: bool = False,
     progress: Tell | None = None,
     beam_options: Sequence[str] = (),
     **options: Unpack[PrepareOptions],
-) -> SealedSet:
+) -> SealedSet | Plan:
     """Turn raw images into shuffled, verified shards; or finish doing so.
 
     Killed at any moment, the same call resumes. ``dataprep.prepare("imagenet", raw="RAW",
@@ -88,7 +112,8 @@ def prepare(
     --resize 256 --sink recordio``, and every option of the command is one here.
 
     Args:
-        dataset: ``imagenet``, ``chestxray14``, ``folder``, or that of a plugin.
+        dataset: ``imagenet``, ``chestxray14``, ``folder``, ``shards``, or that of a plugin.
+        dry_run: write nothing, and return the `Plan` of what would be made.
         progress: is told a `Progress` again and again; ``print`` will do. By default there is a
             bar in a terminal or a notebook, and nothing elsewhere.
         beam_options: Beam's own, e.g. ``["--flink_master=HOST:PORT"]``.
@@ -110,6 +135,10 @@ def prepare(
     call = _Call(f"dataprep {dataset}", prepare_options(kind), options, beam_options)
     request = _request(kind, call.values)
     _check_foreign(request.out)
+    if dry_run:
+        if request.append:
+            raise UsageError("--dry_run tells of whole data sets only; leave out --append")
+        return _planned(call, request, progress)
     from dataprep.jobs.append import append
     from dataprep.jobs.prepare import prepare
     from dataprep_pipelines.run import Launcher
@@ -117,6 +146,32 @@ def prepare(
     run = append if request.append else prepare
     with call.running(progress) as reporter:
         return _told(run(request, Launcher(call.engine), reporter), request.out, reporter)
+
+
+def plan_raw(raw: Path, dataset: str, rule: str) -> Plan:
+    """What would be made of raw data with every option's default.
+
+    Args:
+        rule: why it is taken for this data set.
+    """
+    from dataprep.api.options import prepare_options
+    from dataprep.plugins import dataset_class
+
+    kind = dataset_class(dataset)
+    places = {"raw": raw, "out": "OUT"}  # which is not looked at
+    call = _Call(f"dataprep {dataset}", prepare_options(kind), places, ())
+    return _planned(call, _request(kind, call.values), None, rule)
+
+
+def _planned(call: _Call, request: Request, progress: Tell | None, rule: str | None = None) -> Plan:
+    from dataprep.jobs.dry_run import dry_run
+    from dataprep_pipelines.run import Launcher
+    from dataprep_pipelines.runners import Engine
+
+    Launcher(call.engine).check()
+    here = Engine(call.engine.workers)  # only this machine sees the temporary index
+    with call.running(progress, messages=False) as reporter:
+        return dry_run(request, Launcher(here), reporter, here.workers, rule)
 
 
 @_takes(ConvertOptions)
@@ -416,11 +471,11 @@ class _Call:
         self.engine = _engine(self.values, beam_options)
 
     @contextmanager
-    def running(self, progress: Tell | None) -> Iterator[Reporter]:
+    def running(self, progress: Tell | None, *, messages: bool = True) -> Iterator[Reporter]:
         """Keep to ``io_limit`` meanwhile, in this process and in its children."""
         from dataprep.system.throttle import io_limited
 
-        with told(progress) as reporter, io_limited(self.values["io_limit"]):
+        with told(progress, messages=messages) as reporter, io_limited(self.values["io_limit"]):
             yield reporter
 
     def verifier(self, reporter: Reporter) -> Callable[[Path], Verified]:

@@ -7,17 +7,24 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from dataprep.errors import SourceError
 from dataprep.jobs.identity import made_by
+from dataprep.jobs.workspace import Workspace
 from dataprep.sealed.part import described
 from dataprep.sealed.set import PresentSplit, SealedSet
 from dataprep.system.messages import counted, printable, sized
 from dataprep.tables.records import NAME, TURNED, check_sealed, conspicuous, count_reasons
 from dataprep_schemas.manifest import Statistics, Statuses
 
+if TYPE_CHECKING:
+    from dataprep.jobs.dry_run import Plan
+
 _SHOWN = 5  # images that are not just stored
+_PUBLISHED: Final = ("imagenet", "chestxray14")
 
 
 class SplitContents(Statuses, frozen=True, kw_only=True, forbid_unknown_fields=False):
@@ -113,13 +120,23 @@ class Contents:
             yield f"and {self.noted_images - len(self.noted):,} more; {NAME} names all of them"
 
 
-def inspect(out: str | os.PathLike[str]) -> Contents:
-    """Tell what is in a finished data set, from its manifest and its table of records.
+def inspect(out: str | os.PathLike[str]) -> Contents | Plan:
+    """Tell what is in a finished data set, or what would be made of raw data; nothing is written.
+
+    Args:
+        out: a data set, of which its manifest and its table of records are read; or a directory
+            that dataprep did not make, of raw data: ImageNet or ChestX-ray14 if these are found in
+            it, else as `folder` takes it.
 
     Raises:
-        DatasetError: there is no intact manifest.
+        DatasetError: the manifest is damaged, or what was begun there is not finished.
+        SourceError: there are no images, or something is wrong with them.
     """
     out = Path(out)
+    workspace = Workspace(out)
+    ours = any(os.path.lexists(path) for path in (workspace.manifest, workspace.private))
+    if out.is_dir() and not ours:
+        return _inspect_raw(out)
     sealed = SealedSet.read(out)
     manifest, totals = sealed.manifest, sealed.manifest.totals
     columns = ("status", "split", "key", "reason")
@@ -140,3 +157,21 @@ def inspect(out: str | os.PathLike[str]) -> Contents:
         classes=manifest.classes,
         command=made_by(out),
     )
+
+
+def _inspect_raw(raw: Path) -> Plan:
+    from dataprep.api.calls import plan_raw
+    from dataprep.plugins import load_dataset
+
+    for name in _PUBLISHED:
+        try:
+            load_dataset(name).find(raw, None)
+        except SourceError:
+            continue
+        return plan_raw(raw, name, "since its files were found as they are published")
+    try:
+        return plan_raw(raw, "folder", f"since it is neither {' nor '.join(_PUBLISHED)}")
+    except SourceError as error:
+        raise SourceError(
+            f"{printable(str(raw))} has no manifest.json, and as raw data: {error}"
+        ) from error

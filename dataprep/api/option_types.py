@@ -38,30 +38,15 @@ class PrepareOptions(JobOptions, total=False):
     limit: int | str | None
     exclude: StrPath | None
     index_dir: StrPath | None
-    listing: StrPath | None
-    unlabelled: bool | None
-    path_column: str | None
-    label_column: str | None
-    split_column: str | None
-    label_separator: str | None
-    no_label: str | None
-    label_columns: str | None
-    uncertain: Literal["keep", "positive", "negative", "exclude"] | None
-    caption_column: str | None
-    attribute_columns: Names | None
-    inside: str | None
-    class_from: Literal["top", "path"] | None
+    files: str | None
+    label_field: str | None
+    image_field: str | None
+    key_field: str | None
+    caption_field: str | None
+    attribute_fields: Names | None
     classes: StrPath | None
-    split_folders: Literal["auto", "never"] | None
+    label_base: Literal["auto", "0", "1"] | None
     split_name: str | None
-    fractions: str | Mapping[str, float] | None
-    stratify: Literal["labels", "none"] | None
-    splits_from: StrPath | None
-    split_seed: int | str | None
-    group_by: str | None
-    dicom_attributes: Names | None
-    hash_key: StrPath | None
-    hash_keys: bool | None
     out: StrPath | None
     local_scratch_dir: StrPath | None
     sink: str | None
@@ -89,6 +74,28 @@ class PrepareOptions(JobOptions, total=False):
     shuffle: Literal["stratified", "global", "none"] | None
     seed: int | None
     folds: int | None
+    listing: StrPath | None
+    unlabelled: bool | None
+    path_column: str | None
+    label_column: str | None
+    split_column: str | None
+    label_separator: str | None
+    no_label: str | None
+    label_columns: str | None
+    uncertain: Literal["keep", "positive", "negative", "exclude"] | None
+    caption_column: str | None
+    attribute_columns: Names | None
+    inside: str | None
+    class_from: Literal["top", "path"] | None
+    split_folders: Literal["auto", "never"] | None
+    fractions: str | Mapping[str, float] | None
+    stratify: Literal["labels", "none"] | None
+    splits_from: StrPath | None
+    split_seed: int | str | None
+    group_by: str | None
+    dicom_attributes: Names | None
+    hash_key: StrPath | None
+    hash_keys: bool | None
     label_order: Literal["canonical", "alphabetical"] | None
     split: Literal["official", "random-by-patient"] | None
     validation_fraction: float | str | None

@@ -67,6 +67,7 @@ def prepare_options(dataset: type[Dataset]) -> list[Option]:
         *_cluster(),
     ]
     spelled = Counter(name for option in table for name in option.opts)
+    spelled.update(["--dry_run", "--json"])  # of the commands
     shared = {option.name for option in table}
     wrong = [f"--{option.name}" for option in dataset.OPTIONS if spelled[f"--{option.name}"] > 1]
     wrong += [f"the default of --{name}" for name in dataset.defaults if name not in shared]

@@ -256,10 +256,11 @@ def has_bars() -> bool:
 
 
 @contextmanager
-def told(progress: Tell | None) -> Iterator[Reporter]:
+def told(progress: Tell | None, *, messages: bool = True) -> Iterator[Reporter]:
     """A reporter that tells ``progress``, to the end; by default a `Display`, if somebody looks."""
     display = Display() if progress is None and has_bars() else None
-    reporter = Reporter(progress or display or (lambda _: None))
+    tell = progress or display or (lambda _: None)
+    reporter = Reporter(tell if messages else lambda it: it.message is None and tell(it))
     try:
         yield reporter
     finally:

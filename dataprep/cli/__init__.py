@@ -39,6 +39,7 @@ _DATASETS = {
     "imagenet": "Prepare ImageNet, the raw ILSVRC2012 images.",
     "chestxray14": "Prepare NIH ChestX-ray14: radiographs, multi-label, split by patient.",
     "folder": "Prepare any image set: class folders, archives, or a list of files.",
+    "shards": "Prepare what others have packed: WebDataset, Parquet, TFRecord, RecordIO, MDS.",
 }
 _COMMANDS = {
     "card": "Write a card for catalogues: Croissant and the Hugging Face hub.",
@@ -47,7 +48,7 @@ _COMMANDS = {
     "diff": "Compare two data sets: keys, labels and images.",
     "doctor": "Print versions, storage and limits for a problem report.",
     "hook": "Print a batch script that stages a data set: Slurm, PBS, LSF.",
-    "inspect": "Show what is in a data set or in a shard.",
+    "inspect": "Show what is in a data set, in a shard or in raw data.",
     "lint": "Find leaks between splits, copies, odd classes and odd images.",
     "preview": "Show images of a data set in the terminal.",
     "report": "Write an HTML page about a data set: numbers, images, findings.",

@@ -38,7 +38,9 @@ class JobCommand(click.Command):
                 first = next((at for at, each in enumerate(words) if each.startswith("-")), None)
                 if first is not None:
                     options[str(argument.name)], beam_options = words[:first], words[first:]
-            with watched() as display:
+            # Nothing is there that could be resumed.
+            how = ["nothing was written"] if options.get("dry_run") else []
+            with watched(*how) as display:
                 call(progress=display, beam_options=beam_options, **options)
 
         beam = click.Argument(

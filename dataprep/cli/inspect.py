@@ -23,7 +23,10 @@ _CAFFE = "data.mdb"  # what is in an LMDB directory
 
 
 def _inspect(target: Path, records: int, sink: str | None, json: bool, labels: str | None) -> None:
-    """Show what is in a data set (OUT) or in one of its shards."""
+    """Show what is in a data set (OUT), in one of its shards, or in raw data (RAW).
+
+    Of raw data: what it is taken for, and what would be made of it; nothing is written.
+    """
     from dataprep.api.contents import inspect
 
     if not target.exists():
@@ -84,7 +87,7 @@ def _without_image(example: Example) -> dict[str, Any]:
 
 _JSON = (
     "Print the result as JSON: dataprep.Contents; of a shard, a list of dataprep.Example without "
-    "images."
+    "images; of raw data, dataprep.Plan."
 )
 _SINK = "Format of a SHARD that has no manifest above it."
 _LABELS = (
@@ -94,7 +97,7 @@ _LABELS = (
 command = click.Command(
     "inspect",
     params=[
-        click.Argument(["target"], metavar="OUT|SHARD", type=PATH),
+        click.Argument(["target"], metavar="OUT|SHARD|RAW", type=PATH),
         number("records", "N", "Records of a shard to show.", least=0, default=5),
         option("sink", _SINK, metavar="NAME"),
         flag("json", _JSON),

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from functools import partial
 from inspect import cleandoc
+from typing import Any
 
 from dataprep.api.calls import prepare
 from dataprep.api.options import prepare_options
+from dataprep.api.parameters import flag, in_section
 from dataprep.cli.help import JobCommand
+from dataprep.cli.output import show
+from dataprep.errors import UsageError
 from dataprep.plugins import dataset_class
 
 _RESUMING = """\
@@ -15,6 +19,11 @@ If it is killed, run the same command again to resume: only missing shards are m
 the same, byte for byte, for any number of workers on any engine. Options after -- are Beam's own,
 e.g. --runner FlinkRunner -- --flink_master=HOST:PORT.
 """
+_DRY_RUN = (
+    "Write nothing, not even into OUT: show what was found, what splits, classes and shards there "
+    "would be, what of 200 images would be rejected, and about how much room and time it takes."
+)
+_JSON = "With --dry_run: print the result as JSON: dataprep.Plan."
 
 
 def dataset_command(name: str) -> JobCommand:
@@ -25,4 +34,14 @@ def dataset_command(name: str) -> JobCommand:
     """
     dataset = dataset_class(name)
     text = f"{cleandoc(dataset.summary)}\n\n{_RESUMING}"
-    return JobCommand(name, partial(prepare, name), prepare_options(dataset), text)
+    looking = in_section("Output", [flag("dry_run", _DRY_RUN), flag("json", _JSON, rare=True)])
+    return JobCommand(name, partial(_run, name), [*prepare_options(dataset), *looking], text)
+
+
+def _run(name: str, *, dry_run: bool = False, json: bool = False, **given: Any) -> None:
+    if dry_run:
+        show(prepare(name, dry_run=True, **given), json=json)
+    elif json:
+        raise UsageError("--json prints what --dry_run finds out; give both, or leave it out")
+    else:
+        prepare(name, **given)

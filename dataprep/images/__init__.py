@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataprep.images.prepare import Note, Prepared, codec_versions, prepare
+from dataprep.images.prepare import Note, Prepared, codec_versions, kind_of, prepare
 from dataprep.images.recipe import Recipe, Resize
 from dataprep.images.statistics import Measured, Statistics
 
@@ -14,5 +14,6 @@ __all__ = [
     "Resize",
     "Statistics",
     "codec_versions",
+    "kind_of",
     "prepare",
 ]

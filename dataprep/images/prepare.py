@@ -91,13 +91,22 @@ def prepare(data: bytes, recipe: Recipe) -> Prepared:
     Raises:
         dataprep.errors.ImageError: the image cannot be used; the message is the reason.
     """
+    kind = kind_of(data)
+    special = {"JPEG": _prepare_jpeg, "PNG": _prepare_png, "DICOM": _prepare_dicom}.get(kind)
+    return special(data, recipe) if special else _prepare_other(data, kind, recipe)
+
+
+def kind_of(data: bytes) -> str:
+    """Name the format by the file's first bytes.
+
+    Raises:
+        dataprep.errors.ImageError: it is none that is supported, or nothing at all.
+    """
     if data.startswith(jpeg.MAGIC):
-        return _prepare_jpeg(data, recipe)
+        return "JPEG"
     if data.startswith(png.MAGIC):
-        return _prepare_png(data, recipe)
-    if dicom.is_dicom(data):
-        return _prepare_dicom(data, recipe)
-    return _prepare_other(data, pillow.kind_of(data), recipe)
+        return "PNG"
+    return "DICOM" if dicom.is_dicom(data) else pillow.kind_of(data)
 
 
 def _prepare_jpeg(data: bytes, recipe: Recipe) -> Prepared:

@@ -187,10 +187,13 @@ class Job:
             "versions": {"dataprep": __version__, **codec_versions(), **sink.versions()},
         }
 
-    def estimate_bytes(self, pending: Sequence[ShardName]) -> int:
+    def estimate_bytes(self, pending: Sequence[ShardName], ratio: float | None = None) -> int:
         """The size of these shards together.
 
         Exact to about 1 % where images stay as they are or become arrays.
+
+        Args:
+            ratio: how many bytes are stored for one of the source; None: as in the first of them.
         """
         images = size = 0.0
         for split in self.splits:
@@ -201,7 +204,7 @@ class Job:
             height, width = self.info.size
             size = images * height * width * self.info.channels * self.sink.value_bytes
         else:
-            size *= self.source.size_ratio(self, pending[0])
+            size *= self.source.size_ratio(self, pending[0]) if ratio is None else ratio
         return int(size + images * self.sink.overhead)
 
     def unordered(self, token: str) -> list[SplitJob]:

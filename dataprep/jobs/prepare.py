@@ -16,7 +16,12 @@ from dataprep.jobs.assigned import config_of, settle_cut
 from dataprep.jobs.commit import finished_shard
 from dataprep.jobs.engine import Engine, Reporter, Workers, working
 from dataprep.jobs.identity import claim, claim_generation, is_other_job
-from dataprep.jobs.index_parts import check_unchanged, forget_part, shared_index_directory
+from dataprep.jobs.index_parts import (
+    IndexParts,
+    check_unchanged,
+    forget_part,
+    shared_index_directory,
+)
 from dataprep.jobs.job import Job, SplitJob, choose_shard_count, describe_splits, kept_info
 from dataprep.jobs.raw_images import STORED_WITH_8_BITS, RawImages
 from dataprep.jobs.request import Request, absolute, check_splits, describe_examples, settle
@@ -72,7 +77,7 @@ def found(request: Request, engine: Engine, reporter: Reporter) -> Iterator[RawD
     request = settle(absolute(request), dataset)
     close_archives()  # a new search starts from the files as they are now
     what = dataset.find(request.raw, request.splits)
-    _check_places(request, what)
+    check_places(request, what)
     if what.splits is not None:
         check_splits(request.num_shards, what.splits)
     engine.check()
@@ -86,7 +91,7 @@ def found(request: Request, engine: Engine, reporter: Reporter) -> Iterator[RawD
         yield RawData(request, dataset, what, workers, reporter.line)
 
 
-def _check_places(request: Request, found: Found) -> None:
+def check_places(request: Request, found: Found) -> None:
     """Refuse, before anything is scanned, what can only go wrong.
 
     Raises:
@@ -124,12 +129,7 @@ def make(raw: RawData, request: Request, grown: SealedSet | None) -> SealedSet |
     index = Workspace(raw.request.out).index
     if request.index_dir is not None:
         index = shared_index_directory(request.index_dir, dataset, request.raw)
-    trust = not request.overwrite
-    _check_room(index, raw.found)
-    parts = workers.scan(dataset, request.raw, raw.found.units, index, trust=trust)
-    named = None if dataset.classes() else dataset.name_classes(parts.class_names())
-    if named is not None and named.reason:
-        report(named.reason)
+    parts = scan(raw, index, trust=not request.overwrite)
     before = (0, 0)  # images that the data set was made from, and those of them rejected
     if grown is not None:
         images_before = sum(split.images for split in grown.manifest.input.values())
@@ -143,7 +143,7 @@ def make(raw: RawData, request: Request, grown: SealedSet | None) -> SealedSet |
                 return None
             request = _sized_like(grown, request, summary, report)
         source = RawImages(request.raw, index, request.recipe, dataset.names_files)
-        job, identity = _plan(raw, request, summary, source)
+        job, identity = plan(raw, request, summary, source)
         for text in describe_splits(job, raw.found.official_counts):
             report(text)
         # Only now, when nothing that was asked for can be refused any more.
@@ -184,6 +184,16 @@ def make(raw: RawData, request: Request, grown: SealedSet | None) -> SealedSet |
     return made
 
 
+def scan(raw: RawData, index: Path, *, trust: bool) -> IndexParts:
+    """The index of all there is; it says how the classes are known, if that is not plain."""
+    _check_room(index, raw.found)
+    parts = raw.workers.scan(raw.dataset, raw.request.raw, raw.found.units, index, trust=trust)
+    named = None if raw.dataset.classes() else raw.dataset.name_classes(parts.class_names())
+    if named is not None and named.reason:
+        raw.report(named.reason)
+    return parts
+
+
 def _check_room(index: Path, found: Found) -> None:
     """Refuse, before the first byte, copies of images that the disk has no room for.
 
@@ -195,7 +205,8 @@ def _check_room(index: Path, found: Found) -> None:
     if needed > free:
         raise SinkError(
             f"{index}: {sized(needed)} of images have to be copied from compressed Parquet, and "
-            f"{sized(free)} are free; make room, or choose another disk with --index_dir"
+            f"{sized(free)} are free; make room, or choose another disk with --index_dir "
+            "(TMPDIR, where nothing is to be made)"
         )
 
 
@@ -216,7 +227,7 @@ def _sized_like(
     return replace(request, num_shards=counts)
 
 
-def _plan(
+def plan(
     raw: RawData, request: Request, summary: ScanSummary, source: RawImages
 ) -> tuple[Job, Identity]:
     """Decide the shards.

@@ -62,7 +62,7 @@ class RawImages:
     ) -> Iterator[Made | Rejected]:
         """Every row of the shard, read and converted."""
         archives: dict[str, Row] = {}
-        for row, result in map_in_order(pool, self._convert, _rows(job, shard), window):
+        for row, result in map_in_order(pool, self.convert, _rows(job, shard), window):
             if row.offset:
                 archives[row.container] = row
             if isinstance(result, ImageError):
@@ -79,7 +79,7 @@ class RawImages:
             return 1.0
         source = made = 0
         for row in islice(_rows(job, shard), SAMPLE):
-            _, result = self._convert(row)
+            _, result = self.convert(row)
             if not isinstance(result, ImageError):
                 made += len(result.data)
                 source += row.size
@@ -99,19 +99,21 @@ class RawImages:
         shallow = self.recipe.depth == "8"
         rows = [row for row in first if shallow and row.key.lower().endswith(".png")]
         with suppress(DataprepError):  # which is told when the image is made
-            files = [self._read(row) for row in rows]
+            files = [self.read(row) for row in rows]
             if deep := sum(file[24:25] == b"\x10" for file in files):  # as in the header, IHDR
                 yield f"{deep} of the first {counted(len(rows), 'PNG')} {STORED_WITH_8_BITS}"
 
-    def _read(self, row: Row) -> bytes:
+    def read(self, row: Row) -> bytes:
+        """The image as it is in the raw data."""
         return read_image(self.raw, row, self.index, most=self.recipe.max_image_bytes)
 
-    def _convert(self, row: Row) -> tuple[Row, Prepared | ImageError]:
+    def convert(self, row: Row) -> tuple[Row, Prepared | ImageError]:
+        """What becomes of the image, beside its row."""
         # Only what is wrong with its bytes, or their number, rejects an image. A file that cannot
         # be read stops the run instead: it may be readable again tomorrow, and a commit record is
         # for ever.
         try:
-            return row, prepare(self._read(row), self.recipe)
+            return row, prepare(self.read(row), self.recipe)
         except ImageError as error:
             what, quoting, _ = str(error).partition(" starting with ")
             if quoting and leads_out(self.raw, row.container):

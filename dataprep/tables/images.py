@@ -122,6 +122,11 @@ from {table} group by split order by split
 """
 
 
+_CLASS_SIZES: Final = """
+select split, name, count(*) from (select split, unnest(labels) as name from chosen)
+join classes using (name) group by split, name, number order by split, number
+"""
+
 _CHOSEN: Final = "select * from fresh where split in getvariable('splits')"
 
 _FIRST_OF_THEM: Final = f"""
@@ -391,6 +396,13 @@ class Images:
     def lacking(self) -> dict[str, list[str]]:
         """Of each split the classes that only others have; call it after `choose`."""
         return dict(self.rows(_LACKING)) if self.known is None else {}
+
+    def class_sizes(self) -> dict[str, dict[str, int]]:
+        """Of each split the images of each class that has any; call it after `choose`."""
+        sizes: dict[str, dict[str, int]] = {}
+        for split, name, number in self.rows(_CLASS_SIZES):
+            sizes.setdefault(split, {})[name] = number
+        return sizes
 
     def summaries(self) -> dict[str, Input]:
         """Of each split that is chosen: images, their bytes, a digest of what shapes the output."""

@@ -66,6 +66,12 @@ select ({{shard}})::integer as shard, {{columns}} from (
     from chosen join label_sets using (split, labels) where split = $split
 ) join ranked using (hash) order by {{place}}
 """
+_SAMPLE: Final = f"""
+select 0::integer as shard, {{columns}} from (
+    select chosen.*, numbers, {HASH} as hash
+    from chosen join label_sets using (split, labels) order by hash limit $most
+) order by container, "offset"
+"""
 _RANKS: Final[dict[Shuffle, str]] = {
     "stratified": "category, hash",
     "global": "hash",
@@ -184,6 +190,14 @@ def shard_tables(directory: Path, split: str, number: int) -> Iterator[pa.Table]
         table = _read_block(_block_path(directory, split, block), state.blocks[block])
         yield table.slice(first, last - first)
         start += last - first
+
+
+def sampled(found: Images, most: int, seed: int) -> list[Row]:
+    """Some of the images that are chosen, whose hashes are smallest, by where they lie."""
+    query = _SAMPLE.format(columns=order_columns(found))
+    return [
+        *order_rows(found.database.sql(query, params={"seed": seed, "most": most}).to_arrow_table())
+    ]
 
 
 def order_columns(found: Images) -> str:

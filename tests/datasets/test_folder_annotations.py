@@ -84,6 +84,7 @@ def test_coco(raw: Path, tmp_path: Path) -> None:
     one = found["a.jpg"]
     assert one.boxes == ((0.25, 0.25, 0.75, 0.75), (0.5, 0, 1, 0.5))
     assert one.box_labels == (1, 0)
+    assert [found[key].attributes for key in ("a.jpg", "b.jpg")] == [{}, {"crowds": 1}]
     assert found["b.jpg"].boxes == ()
     assert [record.captions for record in found.values() if record.captions] == [
         ("a train", "one person")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import tarfile
 import tempfile
 import zipfile
@@ -312,6 +313,36 @@ def read_listing(form: str, data: bytes, place: Path) -> None:
     path.write_bytes(data)
     more = {} if form == "txt" else {"label_separator": "|", "attribute_columns": "all"}
     dataset = Folder(listing=str(path), **more)
+    for unit in dataset.find(place, None).units:
+        dataset.scan(place, unit)
+
+
+def coco() -> list[bytes]:
+    image = {"id": 1, "file_name": "a/1.jpg", "width": 16, "height": 12}
+    box = {"image_id": 1, "category_id": 7, "bbox": [1, 2, 3.5, 4], "iscrowd": 0}
+    categories = [{"id": 7, "name": "a"}, {"id": 9, "name": "b"}]
+    found = {"images": [image], "annotations": [box, {"image_id": 1, "caption": "text"}]}
+    return [json.dumps({**found, "categories": categories}).encode()]
+
+
+def read_coco(data: bytes, place: Path) -> None:
+    (place / "list.json").write_bytes(data)
+    dataset = Folder(listing=str(place / "list.json"))
+    for unit in dataset.find(place, None).units:
+        dataset.scan(place, unit)
+
+
+def voc() -> list[bytes]:
+    size = "<size><width>16</width><height>12</height></size>"
+    box = "<bndbox><xmin>1</xmin><ymin>2</ymin><xmax>8</xmax><ymax>9</ymax></bndbox>"
+    one = f"<object><name>cat</name>{box}</object>"
+    return [f"<annotation><filename>a.jpg</filename>{size}{one}{one}</annotation>".encode()]
+
+
+def read_voc(data: bytes, place: Path) -> None:
+    (place / "Annotations").mkdir(exist_ok=True)
+    (place / "Annotations" / "a.xml").write_bytes(data)
+    dataset = Folder(listing=str(place / "Annotations"))
     for unit in dataset.find(place, None).units:
         dataset.scan(place, unit)
 

@@ -8,6 +8,7 @@ what then has no area is left out, and counted.
 
 from __future__ import annotations
 
+import os
 import re
 import xml.etree.ElementTree as ET
 from collections import Counter, defaultdict
@@ -21,6 +22,7 @@ import msgspec
 import pyarrow as pa
 
 from dataprep.archives.listing import clean_path
+from dataprep.datasets.base import Attribute
 from dataprep.datasets.lists import read_lines
 from dataprep.datasets.splits import split_of_folder
 from dataprep.errors import SourceError
@@ -29,9 +31,12 @@ from dataprep.system.regular_files import read_regular
 from dataprep.tables import Box
 from dataprep_schemas.tables import CAPTIONS, schema_of
 
-CROWDS: Final = "boxes round a crowd, left out"
+CROWDS: Final = Attribute("crowds", "int")
+"""How many boxes round a crowd an image has, which are left out."""
+
+_CROWD: Final = "boxes round a crowd, left out"
 _WORD: Final = re.compile("[^A-Za-z]+")
-_SAID: Final = ("key", "split", "labels", "boxes", "box_labels", "captions")
+_SAID: Final = ("key", "split", "labels", "boxes", "box_labels", "captions", "crowds")
 _UNLISTED: Final = "annotations of images in no list of ImageSets/Main, left out"
 _MASKS: Final = "segmentation masks, which are not kept"
 _EMPTY: Final = "boxes without an area, left out"
@@ -49,6 +54,7 @@ class Annotated:
         others: classes of what has no box.
         captions: texts.
         split: empty: nothing tells it.
+        crowds: how many boxes round a crowd were left out.
     """
 
     name: str
@@ -56,6 +62,7 @@ class Annotated:
     others: set[str] = field(default_factory=set)
     captions: list[str] = field(default_factory=list)
     split: str = ""
+    crowds: int = 0
 
 
 @dataclass
@@ -102,9 +109,10 @@ class Annotations:
                     "boxes": [dict(zip(sides, box, strict=True)) for box, _ in image.boxes] or None,
                     "box_labels": [name for _, name in image.boxes] or None,
                     "captions": image.captions or None,
+                    CROWDS.name: image.crowds or None,
                 }
             )
-        schema = schema_of("index", (CAPTIONS,))
+        schema = schema_of("index", (CAPTIONS, (CROWDS.name, CROWDS.kind)))
         return pa.Table.from_pylist(rows, pa.schema([schema.field(name) for name in _SAID]))
 
     def add_box(self, image: Annotated, name: str, box: Sequence[float]) -> None:
@@ -182,7 +190,8 @@ def read_coco(paths: Sequence[Path]) -> Annotations:
             found.has_boxes = True
             found.counts[_MASKS] += len(each.segmentation) > len("[]")
             if each.iscrowd:
-                found.counts[CROWDS] += 1
+                found.counts[_CROWD] += 1
+                image.crowds += 1
             elif each.bbox is None:
                 image.others.add(name)
             else:
@@ -307,6 +316,6 @@ def place_of(raw: Path, top: str, found: Annotations, paths: Sequence[Path]) -> 
         folder = (raw / paths[0]).resolve().relative_to(raw.resolve())
         places += [folder, folder.parent / "JPEGImages"]
     first = found.images[0].name if found.images else ""
-    there = (place for place in places if (raw / place / first).is_file())
+    there = (place for place in places if os.path.isfile(raw / place / first))  # noqa: PTH113 - of any text
     found_in = next(there, Path(top))
     return "" if found_in == Path() else str(found_in)

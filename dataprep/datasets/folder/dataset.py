@@ -280,7 +280,7 @@ class Folder(Dataset):
 
     def _find_annotated(self, raw: Path) -> Found:
         """Annotations, a unit for each split that their names tell; and archives, if there are."""
-        from dataprep.datasets.folder.annotations import by_split, place_of
+        from dataprep.datasets.folder.annotations import CROWDS, by_split, place_of
 
         paths = self._wanted.annotations
         for path in paths:
@@ -296,18 +296,21 @@ class Folder(Dataset):
             found = self._annotations(raw, unit)
             self._boxes |= found.has_boxes
             self._captions |= found.has_captions
+            if any(image.crowds for image in found.images):
+                self.attributes = (CROWDS,)
             start = top if packed else place_of(raw, top, found, some)
             units.append(replace(unit, top=start))
             classes = counted(len(found.classes), "class", "classes")
             listed = f"{counted(len(found.images), 'image')}, {classes}"
             at = place if packed else f"files in {printable(str(raw / start))}"
             described.append(f"annotated in {found.place}: {listed}; {at}")
-        units = [replace(unit, captions=self._captions) for unit in units]
+        attributes = self.attributes
+        units = [replace(it, captions=self._captions, attributes=attributes) for it in units]
         cut = self._wanted.cut
         splits = cut.splits if cut else in_usual_order(self._split_of(unit) for unit in units)
-        known = None if any(path.is_dir() for path in map(raw.joinpath, paths)) else splits
+        told = None if any(path.is_dir() for path in map(raw.joinpath, paths)) else splits
         hint = self._wanted.hint if splits == (self._wanted.split_name,) else ()
-        return Found((*described, *hint), (*units, *images), known, whole=True)
+        return Found((*described, *hint), (*units, *images), told, whole=True)
 
     def _split_of(self, unit: ScanUnit) -> str:
         return (unit.split if isinstance(unit, ListingUnit) else "") or self._wanted.split_name
@@ -328,7 +331,7 @@ class Folder(Dataset):
     def _scan_annotations(self, raw: Path, unit: ListingUnit) -> Scanned:
         from dataprep.datasets.folder.listing import tables_of
 
-        self._captions = unit.captions
+        self._captions, self.attributes = unit.captions, unit.attributes
         found = self._annotations(raw, unit)
         tables = tables_of(raw, found.table(), found.place, unit.top, packed=unit.packed)
         # In the order of their numbers, with those that no image shows.
