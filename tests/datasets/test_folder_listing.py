@@ -504,6 +504,7 @@ def test_cells_that_are_no_marks_are_refused_with_their_line(
     [
         ({"uncertain": "keep"}, "--uncertain needs --label_columns"),
         ({"label_columns": "A", "no_label": "x"}, "--no_label with --label_columns, which are"),
+        ({"label_columns": "A", "unlabelled": "yes"}, "--unlabelled with --label_columns, which"),
         ({"label_columns": "A", "label_column": "x"}, "--label_column with --label_columns"),
         ({"label_columns": "A,B,A"}, r"--label_columns A,B,A: expected each column once"),
         ({"label_columns": "A|B"}, r"--label_columns A\|B: expected each column once, without"),

@@ -343,7 +343,8 @@ def _names(options: Mapping[str, str], option: str) -> tuple[str, ...]:
 def _check_label_columns(options: Mapping[str, str], columns: tuple[str, ...]) -> None:
     if not columns and "uncertain" in options:
         raise UsageError("--uncertain needs --label_columns, whose -1 it is about")
-    others = [name for name in ("label_separator", "no_label", "classes") if name in options]
+    kinds = ("label_separator", "no_label", "classes", "unlabelled")
+    others = [name for name in kinds if name in options]
     others += ["label_column"] * (options["label_column"] != "label")
     if columns and others:
         raise UsageError(
