@@ -24,7 +24,13 @@ if TYPE_CHECKING:
     from dataprep.jobs.dry_run import Plan
 
 _SHOWN = 5  # images that are not just stored
-_PUBLISHED: Final = ("imagenet", "chestxray14")
+_PUBLISHED: Final = "since its files were found as they are published"
+_RULES: Final = {
+    "imagenet": _PUBLISHED,
+    "chestxray14": _PUBLISHED,
+    "shards": "since its files are shards with labels that others have packed",
+}
+"""Why raw data is taken for a data set, in the order in which they are tried; else ``folder``."""
 
 
 class SplitContents(Statuses, frozen=True, kw_only=True, forbid_unknown_fields=False):
@@ -163,14 +169,14 @@ def _inspect_raw(raw: Path) -> Plan:
     from dataprep.api.calls import plan_raw
     from dataprep.plugins import load_dataset
 
-    for name in _PUBLISHED:
+    for name, rule in _RULES.items():
         try:
             load_dataset(name).find(raw, None)
         except SourceError:
             continue
-        return plan_raw(raw, name, "since its files were found as they are published")
+        return plan_raw(raw, name, rule)
     try:
-        return plan_raw(raw, "folder", f"since it is neither {' nor '.join(_PUBLISHED)}")
+        return plan_raw(raw, "folder", "since it is nothing else")
     except SourceError as error:
         raise SourceError(
             f"{printable(str(raw))} has no manifest.json, and as raw data: {error}; of other "

@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from dataprep.errors import ImageError
+from dataprep.errors import ImageError, UsageError
 from dataprep.images import Recipe, kind_of, prepare
 from dataprep.jobs.engine import Engine, Reporter
 from dataprep.jobs.job import Job
@@ -31,6 +31,7 @@ from dataprep_schemas.state import ScanSummary
 
 _SAMPLE: Final = 200  # images that are read
 _SECONDS: Final = 10.0  # after which no more are
+_MOST_COPIED: Final = 1 << 30  # bytes of images that cannot be read where they lie
 _SHOWN: Final = 5  # rejected images, and classes
 
 
@@ -186,6 +187,11 @@ def dry_run(
         with found(elsewhere, engine, reporter) as raw:
             if rule is None:
                 check_places(asked, raw.found)
+            if raw.found.copied > _MOST_COPIED:
+                raise UsageError(
+                    f"{sized(raw.found.copied)} of images in compressed Parquet would have to be "
+                    "copied to look at them; look at some of the files with --files"
+                )
             lines = [*raw.found.description]
             made = _planned(replace(raw, report=lines.append), lines, cores)
     above = (asked.out, *asked.out.parents)

@@ -27,7 +27,7 @@ from dataprep.archives.samples import Sample
 from dataprep.datasets.shards.dataset import Shards
 from dataprep.datasets.shards.layout import splits_of
 from dataprep.datasets.shards.naming import label_text, name_classes
-from dataprep.errors import RejectedError, SourceError
+from dataprep.errors import RejectedError, SourceError, UsageError
 from tests.conftest import hashes
 from tests.datasets.packing import (
     CLASSES,
@@ -62,7 +62,7 @@ MDS = base64.b64decode(
 )
 
 
-def prepared(raw: Path, out: Path, **options: Any) -> dataprep.SealedSet:
+def prepared(raw: Path, out: Path, **options: Any) -> Any:
     return dataprep.prepare("shards", raw_data_dir=raw, local_scratch_dir=out, **options)
 
 
@@ -117,6 +117,15 @@ def test_copies_that_the_disk_has_no_room_for_are_refused_at_once(
     monkeypatch.setattr("shutil.disk_usage", lambda _: shutil._ntuple_diskusage(100, 99, 1))
     with pytest.raises(dataprep.errors.SinkError, match="have to be copied from compressed"):
         prepared(tmp_path, tmp_path.with_name("out"))
+
+
+def test_a_look_copies_little(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    WRITERS["compressed parquet"](tmp_path, IMAGES)
+    plan = prepared(tmp_path, tmp_path.with_name("out"), dry_run=True)
+    assert sum(split.images for split in plan.splits.values()) == len(IMAGES)
+    monkeypatch.setattr("dataprep.jobs.dry_run._MOST_COPIED", 1)
+    with pytest.raises(UsageError, match="would have to be copied to look at them"):
+        prepared(tmp_path, tmp_path.with_name("out"), dry_run=True)
 
 
 def test_a_record_in_several_parts_is_put_together(tmp_path: Path) -> None:
