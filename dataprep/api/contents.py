@@ -16,6 +16,7 @@ from dataprep.jobs.identity import made_by
 from dataprep.jobs.workspace import Workspace
 from dataprep.sealed.part import described
 from dataprep.sealed.set import PresentSplit, SealedSet
+from dataprep.staging.directory import PRIVATE
 from dataprep.system.messages import counted, printable, sized
 from dataprep.tables.records import NAME, TURNED, check_sealed, conspicuous, count_reasons
 from dataprep_schemas.manifest import Statistics, Statuses
@@ -132,7 +133,7 @@ def inspect(out: str | os.PathLike[str]) -> Contents | Plan:
     Args:
         out: a data set, of which its manifest and its table of records are read; or a directory
             that dataprep did not make, of raw data: ImageNet or ChestX-ray14 if these are found in
-            it, else as `folder` takes it.
+            it, else as `shards` takes it, if that can, or `folder`.
 
     Raises:
         DatasetError: the manifest is damaged, or what was begun there is not finished.
@@ -140,8 +141,8 @@ def inspect(out: str | os.PathLike[str]) -> Contents | Plan:
     """
     out = Path(out)
     workspace = Workspace(out)
-    ours = any(os.path.lexists(path) for path in (workspace.manifest, workspace.private))
-    if out.is_dir() and not ours:
+    ours = (workspace.manifest, workspace.private, out / PRIVATE)
+    if out.is_dir() and not any(map(os.path.lexists, ours)):
         return _inspect_raw(out)
     sealed = SealedSet.read(out)
     manifest, totals = sealed.manifest, sealed.manifest.totals

@@ -158,4 +158,4 @@ def test_the_documented_commands_are_understood():
         given = {name.removeprefix("--"): value for name, value in options.items()}
         Folder(**{name: value for name, value in given.items() if name in own})
         assert given.keys() - own == {"raw_data_dir", "local_scratch_dir"}
-    assert len(commands) == 4
+    assert len(commands) == 6

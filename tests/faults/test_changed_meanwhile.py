@@ -136,7 +136,7 @@ def test_an_archive_that_is_written_while_a_shard_is_made_is_noticed_before_the_
     def rewrite() -> None:
         os.utime(archive, ns=(status.st_atime_ns, status.st_mtime_ns + 1))
 
-    after(monkeypatch, raw_images.RawImages, "_convert", rewrite)
+    after(monkeypatch, raw_images.RawImages, "convert", rewrite)
     result = cli(*raw.command(out, "--workers", 1))
     assert result.code == 1
     assert "ILSVRC2012_img_train.tar changed since it was indexed: it was modified" in result.error
