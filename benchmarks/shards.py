@@ -24,7 +24,11 @@ from benchmarks.tables import Row, compared, figure
 _SHARD = 500  # images
 _MIB = 1 << 20
 _SINKS = ("webdataset", "tfrecord", "recordio", "parquet")
-_LABELS = {"webdataset": ("--label_field", "json.synset")}
+_LABELS = {
+    "webdataset": ("--label_field", "json.synset"),
+    "tfrecord": ("--label_base", "1"),
+    "recordio": ("--label_base", "0"),
+}
 
 
 def measure(setting: Setting) -> list[Row]:
@@ -92,9 +96,9 @@ def _written(setting: Setting, tree: Path, place: Path, sink: str) -> None:
     with fresh(setting.work / "written") as out:
         places = ("--raw_data_dir", tree, "--local_scratch_dir", out)
         run([sys.executable, "-m", "dataprep", "imagenet", *places, *words])
-        for folder in out.iterdir():
-            if folder.is_dir() and folder.name[0] != ".":
-                shutil.move(folder, place)
+        for path in out.iterdir():
+            if path.name[0] != "." and path.name not in ("manifest.json", "records.parquet"):
+                shutil.move(path, place)
 
 
 def _snappy(plain: Path, place: Path) -> None:
