@@ -60,8 +60,8 @@ test-lowest: setup
 # notebooks are tried with both versions of pandas.
 readers: setup $(MXNET)/.ready $(PANDAS:=/.ready) $(BESIDE)/.ready
 	$(BIN)/python -m pip install --quiet \
-	  --editable ".[tensorflow,dali,webdataset,arrayrecord,huggingface,mpi,dask,report]" \
-	  --group trainers --group mpi --group catalogues
+	  --editable ".[tensorflow,dali,webdataset,arrayrecord,huggingface,mpi,dask,remote,report]" \
+	  --group trainers --group mpi --group catalogues --group remote
 
 $(VENV)-pandas%/.ready: | setup
 	$(BIN)/python -m pip install --quiet --no-deps --target $(@D) "pandas==$*.*"

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from dataprep.sealed.set import SealedSet
     from dataprep.sealed.verify import Verified
     from dataprep.sinks.example import Example
+    from dataprep.staging.push import Pushed
     from dataprep.training.mixture import mix
 
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
     "Linted",
     "Plan",
     "Progress",
+    "Pushed",
     "Records",
     "SealedSet",
     "Verified",
@@ -58,6 +60,7 @@ __all__ = [
     "mix",
     "open",
     "prepare",
+    "push",
     "report",
     "select",
     "sql",
@@ -68,7 +71,7 @@ __all__ = [
 
 _WHERE: Final = {
     **dict.fromkeys(
-        ("compact", "convert", "diff", "prepare", "select", "stage", "status", "verify"),
+        ("compact", "convert", "diff", "prepare", "push", "select", "stage", "status", "verify"),
         "dataprep.api.calls",
     ),
     **dict.fromkeys(("Contents", "inspect"), "dataprep.api.contents"),
@@ -78,6 +81,7 @@ _WHERE: Final = {
     "Plan": "dataprep.jobs.dry_run",
     **dict.fromkeys(("Linted", "card", "lint", "report"), "dataprep.api.review"),
     "Progress": "dataprep.api.progress",
+    "Pushed": "dataprep.staging.push",
     "mix": "dataprep.training.mixture",
     "Records": "dataprep.sealed.records",
     "SealedSet": "dataprep.sealed.set",

@@ -69,6 +69,10 @@ class NoRoomError(StagingError):
     exit_code = 4
 
 
+class RemoteError(DataprepError):
+    """A bucket does not answer, or refuses."""
+
+
 class RejectedError(DataprepError):
     """More images were rejected than the user allows; nothing was sealed.
 

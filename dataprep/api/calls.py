@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from dataprep.sealed.diff import Difference
     from dataprep.sealed.set import SealedSet
     from dataprep.sealed.verify import Level, Verified
+    from dataprep.staging.push import Pushed
     from dataprep.staging.request import StageRequest
     from dataprep.tables.selection import Selection
     from dataprep_pipelines.runners import Engine
@@ -357,6 +358,42 @@ def verify(
 
     gone = mending.discard(Path(out), found) if discard else []
     return replace(found, remedy=mending.remedy(Path(out)), discarded=tuple(gone))
+
+
+def push(
+    out: StrPath,
+    to: str,
+    *,
+    overwrite: bool = False,
+    dry_run: bool = False,
+    progress: Tell | None = None,
+) -> Pushed:
+    """Copy a finished data set into a bucket: its files, each checked, and its manifest last.
+
+    Started again after a kill, it uploads what is missing, by size and hash.
+
+    Args:
+        to: ``s3://BUCKET/PREFIX``, ``gs://BUCKET/PREFIX`` or ``az://CONTAINER/PREFIX``.
+        overwrite: replace a data set there that this one does not descend from.
+        dry_run: only find out what would be uploaded.
+
+    Raises:
+        DatasetError: there is no whole data set, a file of it is damaged, or another data set is
+            in the bucket.
+        RemoteError: the store does not answer, or refuses; the message says what to set.
+        UsageError: `to` is no place in a bucket, or obstore is not installed.
+    """
+    from dataprep.staging.push import push as push_
+
+    with told(progress) as reporter:
+        return push_(
+            Path(out),
+            to,
+            overwrite=overwrite,
+            dry_run=dry_run,
+            begin=lambda total: reporter.begin("push", total, "byte"),
+            advance=reporter.advance,
+        )
 
 
 def diff(

@@ -51,6 +51,7 @@ _COMMANDS = {
     "inspect": "Show what is in a data set, in a shard or in raw data.",
     "lint": "Find leaks between splits, copies, odd classes and odd images.",
     "preview": "Show images of a data set in the terminal.",
+    "push": "Copy a data set into a bucket: S3, Google Cloud, Azure.",
     "report": "Write an HTML page about a data set: numbers, images, findings.",
     "select": "Choose, relabel, re-split or merge data sets, without the raw data.",
     "sinks": "List the installed formats.",

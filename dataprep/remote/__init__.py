@@ -1,0 +1,1 @@
+"""Objects in buckets: by address, by range, with the credentials that the ecosystem has."""

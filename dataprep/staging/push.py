@@ -1,0 +1,202 @@
+"""A data set into a bucket: its files first, each checked on the way, and its manifest last.
+
+Without a manifest there is no data set, so one in a bucket is whole or is none. Shards of a set
+that grew have other names than before (``-of-00008``), so that who reads the old manifest loses no
+shard; ``records.parquet`` is exchanged with the manifest, a moment before it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from dataprep.errors import DatasetError
+from dataprep.remote.store import RemoteObject, Store
+from dataprep.sealed.set import NAME, REMEDY, SealedSet
+from dataprep.system.messages import counted, printable, sized, some_of, unreadable
+from dataprep.system.regular_files import open_regular, read_regular
+from dataprep.system.state_files import parse
+from dataprep_schemas.manifest import File, Manifest, RecordsFile
+
+_AT_ONCE: Final = 8  # files
+_PIECE: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """What is in a bucket now.
+
+    Attributes:
+        address: where.
+        files: of the data set, its manifest among them.
+        bytes: of all of them.
+        uploaded: how many of the files had to be, or would have to be.
+        uploaded_bytes: of these.
+        dry_run: whether nothing was done.
+    """
+
+    address: str
+    files: int
+    bytes: int
+    uploaded: int
+    uploaded_bytes: int
+    dry_run: bool
+
+    def __str__(self) -> str:
+        """One line."""
+        would = "would upload" if self.dry_run else "uploaded"
+        return (
+            f"{self.address}: {counted(self.files, 'file')}, {sized(self.bytes)}; {would} "
+            f"{self.uploaded:,} of them, {sized(self.uploaded_bytes)}"
+        )
+
+
+def push(
+    out: Path,
+    address: str,
+    *,
+    overwrite: bool,
+    dry_run: bool,
+    begin: Callable[[int], None],
+    advance: Callable[[int], None],
+) -> Pushed:
+    """Upload what is not there yet.
+
+    Args:
+        overwrite: whether a data set that this one does not descend from may be replaced.
+        dry_run: only find out what would be uploaded.
+        begin: is told how many bytes will be.
+        advance: is told how many more were; from any thread.
+
+    Raises:
+        DatasetError: there is no whole data set, a file of it is damaged, or another data set is
+            in the bucket.
+        RemoteError: the store does not answer, or refuses.
+    """
+    sealed = SealedSet.read(out)
+    sealed.require_whole("pushed")
+    store, data = Store(address), read_regular(out / NAME)
+    there = store.find(NAME)
+    theirs = _manifest_there(store, there, sealed.manifest)
+    files: list[File | RecordsFile] = [*sealed.manifest.files()]
+    if theirs is not None and not overwrite:
+        _require_descent(sealed.manifest, theirs, address)
+    table = sealed.manifest.records_table
+    whole = there is not None and there.sha256 == _sha256(data)
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        states = pool.map(lambda file: _is_there(store, file), [*files, table])
+        missing = [file for file, known in zip([*files, table], states, strict=True) if not known]
+        total = sum(file.bytes for file in missing)
+        size = sum(file.bytes for file in [*files, table]) + len(data)
+        found = Pushed(address, len(files) + 2, size, len(missing) + (not whole), total, dry_run)
+        if dry_run or (whole and not missing):
+            return found
+        begin(total)
+        stop = threading.Event()
+        shards = [file for file in missing if file is not table]
+        for each in [pool.submit(_upload, store, out, file, advance, stop) for file in shards]:
+            try:
+                each.result()
+            except BaseException:
+                stop.set()
+                raise
+    if table in missing:
+        _upload(store, out, table, advance, threading.Event())
+    if not whole and not store.commit(NAME, data, _sha256(data), there):
+        raise DatasetError(
+            f"{address}: somebody else put another {NAME} there meanwhile; what is there now is "
+            "theirs: push to another place, or run the same command again"
+        )
+    return found
+
+
+def _manifest_there(store: Store, there: RemoteObject | None, ours: Manifest) -> Manifest | None:
+    """The manifest in the bucket; None if there is none, or the same."""
+    data = store.read(NAME) if there is not None else None
+    if data is None:
+        return None
+    theirs = parse(data, Manifest, Path(NAME), REMEDY)
+    return None if theirs.sha256 == ours.sha256 else theirs
+
+
+def _require_descent(ours: Manifest, theirs: Manifest, address: str) -> None:
+    """Refuse to replace what this data set is not a later generation of.
+
+    Raises:
+        DatasetError: it is not; or it has other files of the same names.
+    """
+    first = ours.generations[: max(1, len(theirs.generations))]
+    if theirs.generations:
+        grown = tuple(first) == theirs.generations
+    else:
+        grown = bool(first) and first[0].input == theirs.input
+    advice = "push to another place, or replace what is there with --overwrite"
+    if not grown:
+        raise DatasetError(
+            f"{address} has another data set ({theirs.dataset}, {theirs.totals.records:,} "
+            f"records), which this one does not descend from; {advice}"
+        )
+    before = {file.path: file.sha256 for file in theirs.files()}
+    new = {file.path: file.sha256 for file in ours.files()}
+    other = [path for path, sha256 in new.items() if before.get(path, sha256) != sha256]
+    if other:
+        raise DatasetError(
+            f"{address}: {some_of(other)} would become other files under the eyes of who reads "
+            f"them; {advice}"
+        )
+
+
+def _is_there(store: Store, file: File | RecordsFile) -> bool:
+    found = store.find(file.path)
+    return found is not None and (found.bytes, found.sha256) == (file.bytes, file.sha256)
+
+
+def _upload(
+    store: Store,
+    out: Path,
+    file: File | RecordsFile,
+    advance: Callable[[int], None],
+    stop: threading.Event,
+) -> None:
+    store.put(file.path, _checked(out, file, advance, stop), file.sha256)
+
+
+def _checked(
+    out: Path, file: File | RecordsFile, advance: Callable[[int], None], stop: threading.Event
+) -> Iterator[bytes]:
+    """The pieces of a file; the last one only if all are what the manifest says.
+
+    Raises:
+        DatasetError: they are not.
+    """
+    seen, size = hashlib.sha256(), 0
+    held = b""
+    try:
+        with open_regular(out / file.path, buffering=0) as opened:
+            while piece := opened.read(_PIECE):
+                if stop.is_set():
+                    raise DatasetError("stopped, since another file failed")
+                seen.update(piece)
+                size += len(piece)
+                if held:
+                    yield held
+                    advance(len(held))
+                held = piece
+    except OSError as error:
+        raise unreadable(file.path, error) from error
+    if (size, seen.hexdigest()) != (file.bytes, file.sha256):
+        raise DatasetError(
+            f"{out / printable(file.path)} is not what the manifest says; `dataprep verify` names "
+            "all bad files, and nothing of this one was uploaded"
+        )
+    yield held
+    advance(len(held))
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

@@ -1,0 +1,180 @@
+"""A data set in a bucket is whole or is none: pushed, again, grown, damaged, killed, refused."""
+
+from __future__ import annotations
+
+import hashlib
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dataprep
+from dataprep.errors import DatasetError, RemoteError, UsageError
+from dataprep.sealed.set import SealedSet
+from tests.conftest import Cli
+from tests.datasets.packing import ones, write_folders
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    """A small set, of which a shard has several parts in the store."""
+    write_folders(tmp_path / "raw", ones())
+    (tmp_path / "raw" / "train" / "bakery" / "large.jpg").write_bytes(large())
+    dataprep.prepare(
+        "folder", raw_data_dir=tmp_path / "raw", local_scratch_dir=tmp_path / "out", num_shards=3
+    )
+    return tmp_path / "out"
+
+
+def large() -> bytes:
+    """A photograph of 9 MB: its comment is long."""
+    from tests.fuzz.raw_readers import picture
+
+    data = picture()
+    comments = b"".join(b"\xff\xfe\xff\xff" + bytes(65533) for _ in range(140))
+    return data[:2] + comments + data[2:]
+
+
+def there(bucket: Any, prefix: str = "sets/one/") -> Mapping[str, str]:
+    """Hashes of what is in the bucket, as boto3 reads it."""
+    return {
+        item.key.removeprefix(prefix): hashlib.sha256(item.get()["Body"].read()).hexdigest()
+        for item in bucket.objects.filter(Prefix=prefix)
+    }
+
+
+def expected(out: Path) -> Mapping[str, str]:
+    manifest = SealedSet.read(out).manifest
+    files = [*manifest.files(), manifest.records_table]
+    sealed = hashlib.sha256((out / "manifest.json").read_bytes()).hexdigest()
+    return {**{file.path: file.sha256 for file in files}, "manifest.json": sealed}
+
+
+def test_all_of_it_is_there_and_nothing_else(bucket: Any, out: Path) -> None:
+    address = f"s3://{bucket.name}/sets/one"
+    planned = dataprep.push(out, address, dry_run=True)
+    assert there(bucket) == {}
+    done = dataprep.push(out, address)
+    assert there(bucket) == expected(out)
+    assert (planned.uploaded, done.uploaded, done.files) == (8, 8, 8)
+    again = dataprep.push(out, address)
+    assert (again.uploaded, again.uploaded_bytes) == (0, 0)
+
+
+def test_what_is_missing_or_of_another_content_is_uploaded(bucket: Any, out: Path) -> None:
+    address = f"s3://{bucket.name}/sets/one"
+    dataprep.push(out, address)
+    first, second, *_ = (file.path for file in SealedSet.read(out).manifest.files())
+    bucket.Object(f"sets/one/{first}").delete()
+    bucket.Object(f"sets/one/{second}").put(Body=(out / second).read_bytes()[::-1])
+    assert dataprep.push(out, address).uploaded == 2
+    assert there(bucket) == expected(out)
+
+
+def test_a_damaged_shard_leaves_no_set(bucket: Any, out: Path) -> None:
+    shard = out / SealedSet.read(out).manifest.files()[-2].path
+    data = bytearray(shard.read_bytes())
+    data[len(data) // 2] ^= 1
+    shard.write_bytes(data)
+    with pytest.raises(DatasetError, match="is not what the manifest says; `dataprep verify`"):
+        dataprep.push(out, f"s3://{bucket.name}/sets/one")
+    assert "manifest.json" not in there(bucket)
+    assert shard.relative_to(out).as_posix() not in there(bucket)
+
+
+def test_a_set_that_grew_takes_its_place_and_keeps_what_was_read(
+    bucket: Any, out: Path, tmp_path: Path
+) -> None:
+    address = f"s3://{bucket.name}/sets/one"
+    dataprep.push(out, address)
+    before = there(bucket)
+    write_folders(tmp_path / "raw", [one._replace(key=f"{one.key}.png") for one in ones(9)])
+    dataprep.prepare("folder", raw_data_dir=tmp_path / "raw", local_scratch_dir=out, append=True)
+    dataprep.push(out, address)
+    after = there(bucket)
+    assert expected(out).items() <= after.items()
+    shards = {path for path in before if path.startswith("train/")}
+    assert {path: before[path] for path in shards} == {path: after[path] for path in shards}
+
+
+def test_another_set_is_not_replaced_by_accident(bucket: Any, out: Path, tmp_path: Path) -> None:
+    address = f"s3://{bucket.name}/sets/one"
+    dataprep.push(out, address)
+    other = tmp_path / "other"
+    dataprep.prepare(
+        "folder", raw_data_dir=tmp_path / "raw", local_scratch_dir=other, seed=1, limit=5
+    )
+    with pytest.raises(DatasetError, match=r"has another data set .* does not descend from"):
+        dataprep.push(other, address)
+    assert there(bucket) == expected(out)
+    dataprep.push(other, address, overwrite=True)
+    assert expected(other).items() <= there(bucket).items()
+
+
+def test_who_is_sooner_wins(bucket: Any, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dataprep.remote.store import Store
+
+    commit = Store.commit
+
+    def late(store: Store, path: str, *rest: Any) -> bool:
+        bucket.Object(f"sets/one/{path}").put(Body=b"{}")
+        return commit(store, path, *rest)
+
+    monkeypatch.setattr(Store, "commit", late)
+    with pytest.raises(DatasetError, match="somebody else put another manifest"):
+        dataprep.push(out, f"s3://{bucket.name}/sets/one")
+
+
+def test_a_lost_answer_is_ones_own(bucket: Any, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dataprep.remote.store import Store
+
+    commit = Store.commit
+
+    def twice(store: Store, path: str, data: bytes, *rest: Any) -> bool:
+        bucket.Object(f"sets/one/{path}").put(Body=data)  # as if it had been stored already
+        return commit(store, path, data, *rest)
+
+    monkeypatch.setattr(Store, "commit", twice)
+    dataprep.push(out, f"s3://{bucket.name}/sets/one")
+    assert there(bucket)["manifest.json"] == expected(out)["manifest.json"]
+
+
+@pytest.mark.thorough
+def test_killed_at_any_moment_it_is_none_and_then_whole(bucket: Any, out: Path) -> None:
+    address = f"s3://{bucket.name}/sets/one"
+    for seconds in (0.4, 0.6, 0.8, 1.0, 1.2, 1.5):
+        push = subprocess.Popen([sys.executable, "-m", "dataprep", "push", out, address])
+        time.sleep(seconds)
+        push.send_signal(signal.SIGKILL)
+        push.wait()
+        found = there(bucket)
+        assert "manifest.json" not in found or found == expected(out)
+        assert found.items() <= expected(out).items()
+    dataprep.push(out, address)
+    assert there(bucket) == expected(out)
+
+
+@pytest.mark.parametrize("address", ["bucket/x", "ftp://bucket/x", "s3://", "https://bucket/x"])
+def test_what_is_no_address_is_said(address: str, out: Path) -> None:
+    with pytest.raises(UsageError, match="is no place in a bucket; expected s3://"):
+        dataprep.push(out, address)
+
+
+def test_a_bucket_that_is_not_there_is_one_line(server: str, bucket: Any, out: Path) -> None:
+    with pytest.raises(RemoteError) as caught:
+        dataprep.push(out, "s3://no-such-bucket/x")
+    assert "\n" not in str(caught.value)
+    assert "s3://no-such-bucket/x" in str(caught.value)
+    assert "a secret" not in str(caught.value)
+
+
+def test_the_command_says_what_it_did(bucket: Any, out: Path, cli: Cli) -> None:
+    done = cli("push", out, f"s3://{bucket.name}/sets/one")
+    assert done.code == 0
+    assert "uploaded 8 of them" in done.out
+    assert cli("push", out, "nowhere").code == 2
