@@ -36,7 +36,7 @@ BEAM = ("--", "--job_name=test")
 # What `make test` leaves to `make test-all`, beside tests that are marked `thorough`: what needs
 # other people's programs, and what goes through every format, engine or fault.
 THOROUGH = (
-    *("dask", "interop", "slurm", "docs/test_guides.py", "review/test_loaders.py"),
+    *("dask", "interop", "remote", "slurm", "docs/test_guides.py", "review/test_loaders.py"),
     *("cli/test_formats.py", "cli/test_resources.py"),
     "faults/test_changed_meanwhile.py",
     *("faults/test_growing.py", "faults/test_kill.py"),
