@@ -423,6 +423,9 @@ def test_a_list_of_classes_fixes_numbers_and_names(tmp_path: Path) -> None:
     (tmp_path / "classes.txt").write_text("a\tanna\nb\tbert\nc\n")
     made = prepared(raw, tmp_path / "out", classes=tmp_path / "classes.txt")
     assert made.manifest.classes == (("a", "anna"), ("b", "bert"), ("c", "c"))
+    (tmp_path / "classes.txt").write_text("x\nb\nc\n")
+    again = prepared(raw, tmp_path / "out", classes=tmp_path / "classes.txt", overwrite=True)
+    assert again.manifest.classes[0] == ("x", "x")
     (tmp_path / "classes.txt").write_text("a\nb\n")
     with pytest.raises(SourceError, match="not all occur"):
         prepared(raw, tmp_path / "other", classes=tmp_path / "classes.txt")

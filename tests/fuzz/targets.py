@@ -52,8 +52,8 @@ TARGETS = {
         Target("jpeg", raw.jpegs, raw.read_picture, 6000, memory=64),
         Target("png", raw.pngs, raw.read_picture, 25_000, raw.sealed_png, memory=64),
         Target("other images", raw.others, raw.read_picture, 7000, memory=64),
-        Target("images of extras", raw.extras, raw.read_picture, 3000, memory=64),
-        Target("dicom", raw.dicoms, raw.read_dicom, 600, memory=64),
+        Target("images of extras", raw.extras, raw.read_picture, 1000, memory=64),
+        Target("dicom", raw.dicoms, raw.read_dicom, 300, memory=64),
         Target(
             "boxes", lambda: [b"n00007846_64193.JPEG,0.1,0.2,0.5,1\n" * 3], raw.read_boxes, 4000
         ),
@@ -71,13 +71,13 @@ TARGETS = {
                 f"packed {form}",
                 partial(others.packed, form),
                 partial(others.read_packed, form),
-                400 if "parquet" in form else 1500,
+                200 if "parquet" in form else 700,
                 {"webdataset": raw.sealed_tar, "tfrecord": others.sealed_lengths}.get(form),
             )
             for form in others.FORMS
         ),
-        Target("coco", raw.coco, raw.read_coco, 500),
-        Target("voc", raw.voc, raw.read_voc, 500),
+        Target("coco", raw.coco, raw.read_coco, 300),
+        Target("voc", raw.voc, raw.read_voc, 300),
         Target("classes", raw.class_lists, raw.read_class_list, 1000),
         Target("meeting", meeting.messages, meeting.meet, 3000, memory=64),
         Target(

@@ -196,12 +196,13 @@ class Shards(Dataset):
         return found.scanned(restarts[0] if restarts else b"")
 
     def fingerprint(self, raw: Path, unit: ScanUnit) -> str:
-        """Size and modification time of each file, and of what is read beside it."""
+        """Size and time of each file and of what is read beside it; the list of classes itself."""
         files = unit.files if isinstance(unit, ShardsUnit) else ()
         beside = [str(Path(path).with_suffix(".lst")) for path in files]
         beside += [str(Path(path).parent / INDEX) for path in files]
         paths = [*files, *dict.fromkeys(path for path in beside if (raw / path).exists())]
-        return json.dumps([_SCAN_RULES, *(stat_fingerprint(raw, path) for path in paths)])
+        known = None if self._known is None else self._known.sha256
+        return json.dumps([_SCAN_RULES, known, *(stat_fingerprint(raw, path) for path in paths)])
 
 
 class _Samples:
