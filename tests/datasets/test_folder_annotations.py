@@ -102,6 +102,12 @@ def test_coco(raw: Path, tmp_path: Path) -> None:
         assert what in text
 
 
+def test_nothing_is_said_of_what_does_not_happen(raw: Path) -> None:
+    dataset = Folder(listing="instances_val2017.json")
+    (unit,) = dataset.find(raw, None).units
+    assert dataset.scan(raw, unit).counts == {}
+
+
 def test_captions_of_coco_alone(raw: Path, tmp_path: Path) -> None:
     done = made(raw, tmp_path / "out", listing="captions_train2017.json")
     assert (done.manifest.classes, done.manifest.totals.records) == ((), 2)

@@ -336,7 +336,7 @@ class Folder(Dataset):
         tables = tables_of(raw, found.table(), found.place, unit.top, packed=unit.packed)
         # In the order of their numbers, with those that no image shows.
         classes = [f"{number:06d}\t{name}" for number, name in enumerate(found.classes)]
-        return Scanned(tables=tables, classes=classes, counts=found.counts)
+        return Scanned(tables=tables, classes=classes, counts=+found.counts)
 
     def _scan_containers(self, raw: Path, unit: ContainerUnit) -> Scanned:
         known = self._known
