@@ -190,7 +190,7 @@ def dry_run(
             if raw.found.copied > _MOST_COPIED:
                 raise UsageError(
                     f"{sized(raw.found.copied)} of images in compressed Parquet would have to be "
-                    "copied to look at them; look at some of the files with --files"
+                    "copied to look at them; look at some: dataprep shards --dry_run --files"
                 )
             lines = [*raw.found.description]
             made = _planned(replace(raw, report=lines.append), lines, cores)
