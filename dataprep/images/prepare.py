@@ -24,6 +24,7 @@ from dataprep.images.statistics import Measured, histogram_of
 
 Format: TypeAlias = Literal["JPEG", "PNG", "RAW"]
 
+_OF_PILLOW = {"webp": "webp", "openjpeg": "jpg_2000", "avif": "avif"}
 _EXTRAS = ("pi-heif", "imagecodecs", "pydicom")
 _CHANNELS = {"keep": (1, 3), "rgb": (3,), "gray": (1,)}
 
@@ -290,11 +291,12 @@ def codec_versions() -> dict[str, str]:
         "simplejpeg": version("simplejpeg"),
         "zlib": f"zlib-ng {zlib_ng}" if zlib_ng else f"zlib {features.version('zlib')}",
         "resampler": pixels.resampler(),
-        "webp": str(features.version("webp")),
-        "openjpeg": str(features.version("jpg_2000")),
-        "avif": str(features.version("avif") if "avif" in features.modules else ""),
         "python_zlib": zlib.ZLIB_RUNTIME_VERSION,  # of 16-bit RGB PNG
     }
+    for name, feature in _OF_PILLOW.items():  # which may be older, or built without
+        known = feature in features.modules or feature in features.codecs
+        if known and (of := features.version(feature)):
+            found[name] = of
     for name in _EXTRAS:
         with suppress(PackageNotFoundError):
             found[name] = version(name)
