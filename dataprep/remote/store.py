@@ -24,6 +24,8 @@ _VARIABLES: Final = {
     "gs": "GOOGLE_APPLICATION_CREDENTIALS",
     "az": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
 }
+# Without any, the stores' clients ask the machine they might run on.
+_NO_CREDENTIALS: Final = ("redential", "169.254.169.254", "Account must be", "Unauthorized")
 _CHUNK: Final = 8 << 20  # bytes of a part of an upload
 _HASH: Final = "sha256"  # what an object's metadata call it
 
@@ -155,7 +157,7 @@ class Store:
             reason = printable(str(error).strip().partition("\n")[0])[:200]
             denied = isinstance(error, (PermissionDeniedError, UnauthenticatedError))
             advice = "check the address and the network, and run the same command again"
-            if denied or "redential" in str(error) or "Unauthorized" in str(error):
+            if denied or any(word in str(error) for word in _NO_CREDENTIALS):
                 advice = f"set {_VARIABLES[scheme]}"
             raise RemoteError(
                 f"{scheme}://{printable(rest)}: {printable(path)}: {reason}; {advice}"

@@ -165,6 +165,14 @@ def test_what_is_no_address_is_said(address: str, out: Path) -> None:
         dataprep.push(out, address)
 
 
+def test_missing_credentials_are_named(
+    server: str, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME", raising=False)
+    with pytest.raises(RemoteError, match=r"; set AZURE_STORAGE_ACCOUNT_NAME and AZURE_"):
+        dataprep.push(out, "az://container/x")
+
+
 def test_a_bucket_that_is_not_there_is_one_line(server: str, bucket: Any, out: Path) -> None:
     with pytest.raises(RemoteError) as caught:
         dataprep.push(out, "s3://no-such-bucket/x")
