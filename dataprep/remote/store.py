@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _ADDRESS: Final = re.compile(r"(s3|gs|az)://([^/?#]+)/?([^?#]*)")
 _VARIABLES: Final = {
-    "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE",
+    "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
     "gs": "GOOGLE_APPLICATION_CREDENTIALS",
     "az": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
 }
