@@ -305,8 +305,10 @@ def _value(data: bytes, at: int, kind: int) -> tuple[Any, int]:
         return data[at], at + 1
     if kind in (4, 5, 6):
         return _zigzag(data, at)
-    if kind == 7:
-        return None, at + 8  # a double
+    if kind == 7:  # a double
+        if at + 8 > len(data):  # or a list that lies about its length would have no end
+            raise ValueError("a footer that ends within a number")
+        return None, at + 8
     if kind == 8:
         size, at = varint(data, at)
         return data[at : at + size], at + size

@@ -30,6 +30,7 @@ _IMAGE: Final = re.compile(
     re.DOTALL,
 )
 
+_MOST_BITS: Final = 70  # of a number of 64 in bytes of 7
 # What parsing of damaged bytes lets through: of numbers, text, JSON, protocol buffers, and Arrow's.
 _DAMAGE: Final = (
     *(ValueError, LookupError, ArithmeticError, EOFError, struct.error, DecodeError),
@@ -61,14 +62,16 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
 
     Raises:
         IndexError: the data ends within it.
+        ValueError: it has more than 64 bits.
     """
     value = shift = 0
-    while True:
+    while shift < _MOST_BITS:
         byte = data[at]
         value |= (byte & 0x7F) << shift
         at, shift = at + 1, shift + 7
         if byte < 0x80:
             return value, at
+    raise ValueError("a number without an end")
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from dataprep.jobs.index_parts import (
     IndexParts,
     check_unchanged,
     forget_part,
+    has_part,
     shared_index_directory,
 )
 from dataprep.jobs.job import Job, SplitJob, choose_shard_count, describe_splits, kept_info
@@ -164,6 +165,7 @@ def make(raw: RawData, request: Request, grown: SealedSet | None) -> SealedSet |
     if lost and any(finished_shard(job.workspace, shard) is None for shard in job.shard_names()):
         for unit in lost:
             forget_part(index, unit)
+        _check_room(index, raw.found)
         workers.scan(dataset, request.raw, raw.found.units, index, trust=True)
     records = workers.write(job)
     check_unchanged(parts, dataset, request.raw)
@@ -186,7 +188,8 @@ def make(raw: RawData, request: Request, grown: SealedSet | None) -> SealedSet |
 
 def scan(raw: RawData, index: Path, *, trust: bool) -> IndexParts:
     """The index of all there is; it says how the classes are known, if that is not plain."""
-    _check_room(index, raw.found)
+    if not (trust and all(has_part(index, unit) for unit in raw.found.units)):
+        _check_room(index, raw.found)
     parts = raw.workers.scan(raw.dataset, raw.request.raw, raw.found.units, index, trust=trust)
     named = None if raw.dataset.classes() else raw.dataset.name_classes(parts.class_names())
     if named is not None and named.reason:

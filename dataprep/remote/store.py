@@ -30,11 +30,6 @@ _CHUNK: Final = 8 << 20  # bytes of a part of an upload
 _HASH: Final = "sha256"  # what an object's metadata call it
 
 
-def is_address(text: str) -> bool:
-    """Whether a text names a place in a bucket."""
-    return _ADDRESS.fullmatch(text) is not None
-
-
 @dataclass(frozen=True)
 class RemoteObject:
     """What a store says of an object.

@@ -250,6 +250,20 @@ def test_metadata_in_split_folders(tmp_path: Path) -> None:
         made(tmp_path / "raw", tmp_path / "other", attribute_columns="age")
 
 
+def test_a_split_whose_table_is_missing_is_not_lost(tmp_path: Path) -> None:
+    for split in ("train", "test"):
+        (tmp_path / split).mkdir()
+        (tmp_path / split / "0.jpg").write_bytes(picture())
+    write_metadata(tmp_path / "train", "csv", [{"file_name": "0.jpg", "label": "x"}])
+    with pytest.raises(SourceError, match=r"test: no metadata\.csv or alike, as train/metadata"):
+        Folder().find(tmp_path, None)
+    write_metadata(tmp_path / "test", "csv", [{"file_name": "0.jpg", "label": "x"}])
+    with zipfile.ZipFile(tmp_path / "test" / "a.zip", "w") as archive:
+        archive.writestr("0.jpg", picture())
+    with pytest.raises(SourceError, match=r"test/metadata\.csv: the images beside it are in arch"):
+        Folder().find(tmp_path, None)
+
+
 def test_two_tables_beside_images_are_one_too_many(tmp_path: Path) -> None:
     for form in ("csv", "jsonl"):
         write_metadata(tmp_path, form, [{"file_name": "0.jpg", "label": "x"}])

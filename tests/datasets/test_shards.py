@@ -23,7 +23,8 @@ from dataprep.archives import recordio
 from dataprep.archives.mds import mds_samples
 from dataprep.archives.parquet import NotInPlaceError, places_of
 from dataprep.archives.reading import read_image
-from dataprep.archives.samples import Sample
+from dataprep.archives.samples import Sample, varint
+from dataprep.datasets.shards import layout
 from dataprep.datasets.shards.dataset import Shards
 from dataprep.datasets.shards.layout import splits_of
 from dataprep.datasets.shards.naming import label_text, name_classes
@@ -104,7 +105,9 @@ def test_copied_images_are_copied_anew_where_a_sealed_shard_is_gone(tmp_path: Pa
     WRITERS["compressed parquet"](raw, IMAGES)
     prepared(raw, out, num_shards=2)
     before = hashes(out)
-    prepared(raw, out, num_shards=2)  # there is nothing to do, and so nothing to copy
+    with pytest.MonkeyPatch.context() as full:  # there is nothing to do, and so nothing to copy
+        full.setattr("shutil.disk_usage", lambda _: shutil._ntuple_diskusage(100, 100, 0))
+        prepared(raw, out, num_shards=2)
     (out / "train" / "train-00001-of-00002").unlink()
     prepared(raw, out, num_shards=2)
     assert hashes(out) == before
@@ -314,6 +317,19 @@ def test_files_of_several_kinds_are_chosen_from(tmp_path: Path) -> None:
         scanned(tmp_path)
     _, found = scanned(tmp_path, files="*.tar")
     assert found.description[0].startswith("WebDataset: train (2 files), read in place")
+
+
+def test_no_image_file_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_folders(tmp_path, IMAGES)
+    monkeypatch.setattr(layout, "_kind_of", lambda _, path: pytest.fail(path))
+    with pytest.raises(SourceError, match="no shards"):
+        scanned(tmp_path)
+
+
+@pytest.mark.parametrize("data", [b"\x80" * 1000, b"\xff" * 11], ids=["zeros", "ones"])
+def test_a_number_without_an_end_is_refused(data: bytes) -> None:
+    with pytest.raises(ValueError, match="a number without an end"):
+        varint(data, 0)
 
 
 def test_a_finished_set_is_refused(from_folders: Path) -> None:

@@ -245,6 +245,11 @@ class Folder(Dataset):
         described = []
         for source, listing in zip(sources, listings, strict=True):
             top, packed, place, images = self._images_of(raw, source.top)
+            if packed and source.split:
+                raise SourceError(
+                    f"{printable(source.container)}: the images beside it are in archives; "
+                    "expected files, or one list of all splits (--listing)"
+                )
             if packed and (of_headers or self._wanted.hash_keys):
                 raise UsageError(
                     "--dicom_attributes and --hash_keys with --listing: the images are in "

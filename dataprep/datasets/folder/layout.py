@@ -155,7 +155,13 @@ def metadata_beside(raw: Path, top: str, *, splits: bool) -> list[ListingUnit]:
                 ListingUnit(unit, path, level.path, False, (), (path,), split, "file_name")
             )
         if names and not split:
-            break
+            return found
+    # A table that one split lacks would lose its images without a word.
+    if found and (bare := {*folders} - {"", *(unit.split for unit in found)}):
+        raise SourceError(
+            f"{some_of([folders[split].path for split in bare])}: no {METADATA[0]} or alike, as "
+            f"{found[0].container} has it; expected one in every split's folder, or --listing none"
+        )
     return found
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from dataprep.archives.containers import container_kind
-from dataprep.archives.listing import is_clutter_folder
+from dataprep.archives.listing import is_clutter_folder, is_image_name
 from dataprep.archives.mds import INDEX, mds_samples, mds_shards
 from dataprep.archives.recordio import MAGIC, recordio_samples
 from dataprep.archives.samples import Sample
@@ -107,7 +107,9 @@ def _folders(raw: Path) -> Iterator[tuple[str, list[str]]]:
 
     for place, folders, names in os.walk(raw, onerror=refuse):
         folders[:] = sorted(name for name in folders if not is_clutter_folder(name))
-        files = [name for name in names if name[0] != "." and Path(place, name).is_file()]
+        # Of a million image files none is looked at.
+        named = (name for name in names if name[0] != "." and not is_image_name(name))
+        files = [name for name in named if Path(place, name).is_file()]
         yield os.path.relpath(place, raw).removeprefix("."), sorted(files)
 
 
