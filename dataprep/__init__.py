@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from dataprep import errors as errors  # dataprep.errors, with no import of its own
@@ -98,11 +97,15 @@ def open(  # noqa: A001  # dataprep.open
     limit: int | None = None,
     sample: float | None = None,
     stratify: bool = False,
+    cache: str | os.PathLike[str] | None = None,
+    cache_bytes: int | str | None = None,
 ) -> Records:
     """One split of a finished data set, in whatever format, to be read; or what is chosen of it.
 
     Args:
-        path: the directory that holds ``manifest.json``.
+        path: the directory that holds ``manifest.json``; or ``s3://BUCKET/PREFIX``, ``gs://…`` or
+            ``az://…``: then shards are downloaded as they are read, each whole, and compared with
+            the manifest before anybody sees a byte.
         split: its name.
         where: a condition in SQL on the columns of ``records.parquet``: ``"view = 'PA'"``.
         limit: only the first so many.
@@ -110,17 +113,23 @@ def open(  # noqa: A001  # dataprep.open
             of the set's seed, split and key, so that a smaller share is part of a larger one. Of a
             node's part of a data set, what is there of the share of all.
         stratify: sample each class, or set of labels, alike.
+        cache: of a data set in a bucket: the directory in which all processes of this node keep
+            what they have downloaded. None: ``$DATAPREP_CACHE``, or ``~/.cache/dataprep``.
+        cache_bytes: how much it may have, ``"100G"``; shards that nobody reads go, the oldest
+            first. None: as much as the disk has room for.
 
     Raises:
         dataprep.errors.DatasetError: there is no intact manifest there, or what is chosen from,
             ``records.parquet``, cannot be read.
+        dataprep.errors.RemoteError: the bucket does not answer, or refuses.
         dataprep.errors.UsageError: no such split, a format that is not installed, or a condition
             that is none.
     """
+    from dataprep.api.places import located
     from dataprep.sealed.records import Records
     from dataprep.sealed.set import SealedSet
 
-    sealed = SealedSet.read(Path(path))
+    sealed = SealedSet.read(located(path, cache, cache_bytes))
     return Records(sealed, split, where=where, limit=limit, sample=sample, stratify=stratify)
 
 

@@ -25,8 +25,10 @@ from dataprep.api.option_types import (
     StageOptions,
     StrPath,
 )
+from dataprep.api.places import located
 from dataprep.api.progress import Reporter, Tell, told
 from dataprep.errors import DatasetError, UsageError
+from dataprep.remote.store import address_of
 from dataprep.system.job_limits import usable_cores
 
 if TYPE_CHECKING:
@@ -197,7 +199,7 @@ def convert(
     from dataprep.api.options import convert_options
 
     call = _Call("dataprep convert", convert_options(), options, beam_options)
-    return _convert(call, [Path(source)], progress)
+    return _convert(call, [located(source)], progress)
 
 
 @_takes(SelectOptions)
@@ -231,7 +233,8 @@ def select(
     for source in sources:
         if isinstance(source, Mapping):
             named |= source
-    paths = [Path(path) for path in named.values() or sources if not isinstance(path, Mapping)]
+    places = [path for path in named.values() or sources if not isinstance(path, Mapping)]
+    paths = [located(path) for path in places]
     if not paths or (named and len(sources) > 1):
         raise UsageError("dataprep select: expected data sets, or one mapping of names to them")
     values = call.values
@@ -350,14 +353,19 @@ def verify(
 
     if level not in LEVELS:
         raise UsageError(f"level={level!r} is none of {', '.join(LEVELS)}")
+    if discard and address_of(out):
+        raise UsageError("nothing is deleted in a bucket: push the data set again")
+    place = located(out)
     with told(progress) as reporter:
-        found = _verified(Path(out), LEVELS[LEVELS.index(level)], workers, reporter)
+        found = _verified(place, LEVELS[LEVELS.index(level)], workers, reporter)
     if not found.problems:
         return found
+    if address_of(out):
+        return replace(found, remedy="run `dataprep push` again: it replaces bad files")
     from dataprep.jobs import mending  # late: what is whole needs none of it
 
-    gone = mending.discard(Path(out), found) if discard else []
-    return replace(found, remedy=mending.remedy(Path(out)), discarded=tuple(gone))
+    gone = mending.discard(place, found) if discard else []
+    return replace(found, remedy=mending.remedy(place), discarded=tuple(gone))
 
 
 def push(
@@ -411,7 +419,7 @@ def diff(
     from dataprep.sealed.diff import diff as run
     from dataprep.sealed.set import SealedSet
 
-    both = Path(a), Path(b)
+    both = located(a), located(b)
     with told(progress) as reporter:
         reporter.begin("diff", sum(SealedSet.read(out).records for out in both), "record")
         return run(*both, threads=workers or usable_cores(), progress=reporter.advance)
@@ -441,7 +449,8 @@ def stage(
     Called in every process of a job, one a node copies and the others wait.
 
     Args:
-        source: a directory that dataprep made, or any directory of files.
+        source: a directory that dataprep made, or any directory of files; or a data set in a
+            bucket, ``s3://BUCKET/PREFIX``, ``gs://…`` or ``az://…``.
         to: where to; None for this job's own directory in the node's scratch.
         options: of ``dataprep stage``, under the same names: ``split=["train"]``,
             ``share="node"``, ``verify="reread"``.
@@ -473,7 +482,7 @@ def stage_request(source: StrPath, options: Mapping[str, Any]) -> StageRequest:
 
     values = resolve("dataprep stage", stage_options(), options)
     return StageRequest(
-        source=absolute_source(Path(source)),
+        source=absolute_source(source),
         splits=sorted({*values.pop("split")}),
         share=values.pop("share") is not None,
         broadcast=values.pop("broadcast") is not None,

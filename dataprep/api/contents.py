@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from dataprep.api.places import located
 from dataprep.errors import SourceError
 from dataprep.jobs.identity import made_by
 from dataprep.jobs.workspace import Workspace
+from dataprep.remote.store import address_of
 from dataprep.sealed.part import described
 from dataprep.sealed.set import PresentSplit, SealedSet
 from dataprep.staging.directory import PRIVATE
@@ -69,6 +71,7 @@ class Contents:
     """A finished data set.
 
     Attributes:
+        out: its directory, or its address.
         dataset: ``imagenet`` or another.
         sink: the format.
         part: what of the data set is here, e.g. ``part 2 of 4``; None if all of it.
@@ -84,7 +87,7 @@ class Contents:
             copy, or of a data set that grew.
     """
 
-    out: Path
+    out: Path | str
     dataset: str
     sink: str
     seed: int
@@ -139,7 +142,8 @@ def inspect(out: str | os.PathLike[str]) -> Contents | Plan:
         DatasetError: the manifest is damaged, or what was begun there is not finished.
         SourceError: there are no images, or something is wrong with them.
     """
-    out = Path(out)
+    address = address_of(out)
+    out = located(out)
     workspace = Workspace(out)
     ours = (workspace.manifest, workspace.private, out / PRIVATE)
     if out.is_dir() and not any(map(os.path.lexists, ours)):
@@ -149,7 +153,7 @@ def inspect(out: str | os.PathLike[str]) -> Contents | Plan:
     columns = ("status", "split", "key", "reason")
     check_sealed(out / NAME, manifest.records_table)
     return Contents(
-        out=out,
+        out=address or out,
         dataset=manifest.dataset,
         sink=manifest.sink.name,
         seed=manifest.seed,

@@ -168,16 +168,16 @@ def meant(word: str, names: Iterable[str]) -> str:
 class Parsed(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.2
     """A type whose values a function reads; what it refuses is said with the option's name."""
 
-    def __init__(self, parse: Callable[[Any], object]) -> None:
+    def __init__(self, parse: Callable[[Any], Any]) -> None:
         self.name = "text"
-        self._parse = parse
+        self.parse = parse
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> object:
         """Read one."""
         try:
-            return self._parse(value)
+            return self.parse(value)
         except UsageError as error:
             self.fail(str(error), param, ctx)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from dataprep.api.option_types import StrPath
+from dataprep.api.places import located
 from dataprep.sealed.set import SealedSet
 from dataprep.system.messages import printable
 
@@ -36,13 +36,9 @@ def sql(out: StrPath | Mapping[str, StrPath], query: str) -> pa.Table:
     from dataprep.tables.questions import ask
 
     places = out if isinstance(out, Mapping) else {"records": out}
-    return ask(
-        {
-            name: (Path(place), SealedSet.read(Path(place)).manifest.records_table)
-            for name, place in places.items()
-        },
-        query,
-    )
+    paths = {name: located(place) for name, place in places.items()}
+    tables = {name: SealedSet.read(path).manifest.records_table for name, path in paths.items()}
+    return ask({name: (path, tables[name]) for name, path in paths.items()}, query)
 
 
 # --- labels by split, as papers have them: images, percent, patients ---
@@ -59,7 +55,7 @@ _LATEX: Final = {
 _MARKDOWN: Final = {each: f"\\{each}" for each in "\\|`*_[]<>"}
 
 
-def label_table(out: Path, format_: str) -> Iterator[str]:
+def label_table(out: StrPath, format_: str) -> Iterator[str]:
     """Lines of the table; the last row is of all images.
 
     Args:
@@ -70,6 +66,7 @@ def label_table(out: Path, format_: str) -> Iterator[str]:
     """
     from dataprep.tables.questions import labels_by_split
 
+    out = located(out)
     manifest = SealedSet.read(out).manifest
     known = {name for name, _ in manifest.examples.attributes}
     patient = next((name for name in _PATIENT if name in known), None)

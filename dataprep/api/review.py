@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dataprep.api.option_types import StrPath
+from dataprep.api.places import located
 from dataprep.api.progress import Tell, told
+from dataprep.remote.store import address_of
 from dataprep.system.durable_files import write_durably
 
 if TYPE_CHECKING:
@@ -68,7 +70,7 @@ def lint(
     left_out: dict[tuple[str, str], Excluded] | None = None if write_exclude is None else {}
     with told(progress) as reporter:
         advance = partial(reporter.counting, "lint", CHOICES)
-        with opened(SealedSet.read(Path(out)), chosen, limits, advance) as (database, remarks):
+        with opened(SealedSet.read(located(out)), chosen, limits, advance) as (database, remarks):
             found = run(database, chosen, show=show, chosen=left_out)
     if write_exclude is not None and left_out is not None:
         write_excluded(Path(write_exclude), left_out.values())
@@ -86,7 +88,7 @@ def report(
     """Write an HTML page about a data set: numbers, classes, images, findings; returns its path.
 
     Args:
-        to: of the page; None for ``report.html`` in `out`.
+        to: of the page; None for ``report.html`` in `out`, or here if that is in a bucket.
         near: whether to look for look-alikes; None: if there are at most 400,000 images.
         seed: chooses the images that are shown.
 
@@ -97,10 +99,10 @@ def report(
     from dataprep.review.near import CHOICES
     from dataprep.review.report import NAME, write_report
 
-    path = Path(out, NAME) if to is None else Path(to)
+    path = Path(_beside(out), NAME) if to is None else Path(to)
     with told(progress) as reporter:
         advance = partial(reporter.counting, "report", CHOICES)
-        write_report(Path(out), path, near=near, seed=seed, advance=advance)
+        write_report(located(out), path, near=near, seed=seed, advance=advance)
     return path
 
 
@@ -108,6 +110,8 @@ def card(
     out: StrPath, *, responsible: Mapping[str, str | bool] | None = None, **fields: Any
 ) -> tuple[Path, Path]:
     """Write what catalogues read: ``croissant.json``, and ``README.md`` with its front matter.
+
+    Of a data set in a bucket they are written into the current directory.
 
     Args:
         responsible: texts of Croissant's Responsible AI vocabulary, such as ``dataBiases``;
@@ -126,11 +130,17 @@ def card(
     from dataprep.sealed.set import SealedSet
     from dataprep.tables.records import RecordsTable
 
-    manifest = SealedSet.read(Path(out)).manifest
+    place = located(out)
+    manifest = SealedSet.read(place).manifest
     found = full_card(manifest.dataset, fields, responsible or {})
-    with RecordsTable(Path(out), manifest.records_table) as table:
+    with RecordsTable(place, manifest.records_table) as table:
         attributes = table.attributes
-    paths = Path(out, CROISSANT), Path(out, README)
+    paths = _beside(out) / CROISSANT, _beside(out) / README
     write_durably(paths[0], croissant(found, manifest, attributes).encode())
     write_durably(paths[1], readme(found, manifest).encode())
     return paths
+
+
+def _beside(out: StrPath) -> Path:
+    """Where what is written of a data set goes: into it; of one in a bucket, here."""
+    return Path(out) if address_of(out) is None else Path.cwd()

@@ -8,13 +8,14 @@ from pathlib import Path
 import click
 
 from dataprep.api.parameters import option
+from dataprep.api.places import located
 from dataprep.api.review import card
-from dataprep.cli.output import PATH, say
+from dataprep.cli.output import PLACE, say
 from dataprep.errors import UsageError
 from dataprep.system.regular_files import read_regular
 
 
-def _card(out: Path, rai: Path | None, **fields: str | None) -> None:
+def _card(out: Path | str, rai: Path | None, **fields: str | None) -> None:
     """Write a card for catalogues: OUT/croissant.json and OUT/README.md.
 
     That is Croissant 1.1, and the front matter of the Hugging Face hub. What dataprep knows of a
@@ -26,7 +27,7 @@ def _card(out: Path, rai: Path | None, **fields: str | None) -> None:
     given = {name: value for name, value in fields.items() if value is not None}
     responsible = _texts(rai)
     say(*card(out, responsible=responsible, **given))
-    dataset = SealedSet.read(out).manifest.dataset
+    dataset = SealedSet.read(located(out)).manifest.dataset
     options, texts = unsaid(full_card(dataset, given, responsible))
     if options:
         say(f"note: catalogues also ask for {', '.join(options)}", err=True)
@@ -51,7 +52,7 @@ _RAI = (
 command = click.Command(
     "card",
     params=[
-        click.Argument(["out"], type=PATH),
+        click.Argument(["out"], type=PLACE),
         option("name", "Name of the data set.", metavar="TEXT"),
         option("description", "Description, in a few sentences.", metavar="TEXT"),
         option("license", "License: a URL or an SPDX identifier.", metavar="URL|SPDX"),

@@ -7,7 +7,7 @@ import click
 from dataprep.api.calls import convert
 from dataprep.api.options import convert_options
 from dataprep.cli.help import JobCommand
-from dataprep.cli.output import PATH
+from dataprep.cli.output import PLACE
 
 _HELP = """\
 Convert the data set in OUT to another format, without its raw data.
@@ -20,6 +20,6 @@ the source. If it is killed, run it again to resume.
 command = JobCommand(
     "convert",
     convert,
-    [click.Argument(["source"], metavar="OUT", type=PATH), *convert_options()],
+    [click.Argument(["source"], metavar="OUT", type=PLACE), *convert_options()],
     _HELP,
 )

@@ -10,7 +10,7 @@ import click
 
 from dataprep.api.calls import diff
 from dataprep.api.options import workers_option
-from dataprep.cli.output import PATH, json_option, say, show
+from dataprep.cli.output import PLACE, json_option, say, show
 from dataprep.cli.signals import watched
 from dataprep.errors import DatasetError
 from dataprep.system.messages import counted
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dataprep.sealed.diff import Difference
 
 
-def _diff(a: Path, b: Path, workers: int | None, json: bool) -> None:
+def _diff(a: Path | str, b: Path | str, workers: int | None, json: bool) -> None:
     """Compare two data sets, A and B: keys, labels, boxes, captions, attributes and images.
 
     Format, shards and order may differ. The tables of records are compared, with the hashes of the
@@ -36,7 +36,7 @@ def _diff(a: Path, b: Path, workers: int | None, json: bool) -> None:
         raise DatasetError(f"{a} and {b} do not hold the same examples")
 
 
-def _lines(found: Difference, a: Path, b: Path) -> Iterator[str]:
+def _lines(found: Difference, a: Path | str, b: Path | str) -> Iterator[str]:
     yield from found.missing
     for split in found.splits:
         yield from (f"{split.split}: {text}" for text in split.examples)
@@ -60,8 +60,8 @@ def _lines(found: Difference, a: Path, b: Path) -> Iterator[str]:
 command = click.Command(
     "diff",
     params=[
-        click.Argument(["a"], type=PATH),
-        click.Argument(["b"], type=PATH),
+        click.Argument(["a"], type=PLACE),
+        click.Argument(["b"], type=PLACE),
         workers_option(),
         json_option("Difference"),
     ],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import click
 
 from dataprep.api.options import stage_options
 from dataprep.api.parameters import flag, number, option
-from dataprep.cli.output import hand_on
+from dataprep.cli.output import PLACE, hand_on
 from dataprep.errors import UsageError
 
 _SHARED = ("split", "share", "broadcast")
@@ -18,7 +17,7 @@ _SHARED = ("split", "share", "broadcast")
 
 def _hook(
     scheduler: str,
-    source: Path | None,
+    source: Path | str | None,
     to: str | None,
     nodes: int,
     keep: bool,
@@ -33,6 +32,7 @@ def _hook(
     the staged files.
     """
     from dataprep.staging.hooks import render
+    from dataprep.staging.plan import absolute_source
     from dataprep.staging.request import StageRequest
 
     if epilog == (source is not None) or (epilog and to is not None):
@@ -41,7 +41,7 @@ def _hook(
             "job staged in scratch"
         )
     request = StageRequest(
-        source=Path(os.path.abspath(source or "")),  # noqa: PTH100  # as given: links stay links
+        source=absolute_source(source or ""),
         splits=values["split"],
         share=values["share"] is not None,
         broadcast=values["broadcast"] is not None,
@@ -71,9 +71,7 @@ command = click.Command(
     "hook",
     params=[
         click.Argument(["scheduler"], type=click.Choice(["slurm", "pbs", "lsf"])),
-        click.Argument(
-            ["source"], metavar="[SRC]", required=False, type=click.Path(path_type=Path)
-        ),
+        click.Argument(["source"], metavar="[SRC]", required=False, type=PLACE),
         *(option for option in stage_options() if option.name in _SHARED),
         *_own(),
     ],

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from dataprep.api.parameters import choice, flag, number, option
-from dataprep.cli.output import PATH, say, show
+from dataprep.cli.output import PLACE, say, show
 from dataprep.errors import DatasetError, UsageError
 from dataprep.plugins import load_sink
 from dataprep.sealed.records import describe
@@ -22,21 +22,25 @@ from dataprep.system.regular_files import require_regular
 _CAFFE = "data.mdb"  # what is in an LMDB directory
 
 
-def _inspect(target: Path, records: int, sink: str | None, json: bool, labels: str | None) -> None:
+def _inspect(
+    target: Path | str, records: int, sink: str | None, json: bool, labels: str | None
+) -> None:
     """Show what is in a data set (OUT), in one of its shards, or in raw data (RAW).
 
     Of raw data: what it is taken for, and what would be made of it; nothing is written.
     """
     from dataprep.api.contents import inspect
 
-    if not target.exists():
+    remote = isinstance(target, str)
+    if not remote and not Path(target).exists():
         raise DatasetError(f"{target}: no such file or directory")
     if labels is not None:
         from dataprep.api.questions import label_table
 
         say(*label_table(target, labels))
         return
-    if target.is_dir() and not (target / _CAFFE).is_file():
+    target = Path(target) if not remote else target
+    if isinstance(target, str) or (target.is_dir() and not (target / _CAFFE).is_file()):
         contents = inspect(target)
         show(contents, json=json)
         return
@@ -97,7 +101,7 @@ _LABELS = (
 command = click.Command(
     "inspect",
     params=[
-        click.Argument(["target"], metavar="OUT|SHARD|RAW", type=PATH),
+        click.Argument(["target"], metavar="OUT|SHARD|RAW", type=PLACE),
         number("records", "N", "Records of a shard to show.", least=0, default=5),
         option("sink", _SINK, metavar="NAME"),
         flag("json", _JSON),

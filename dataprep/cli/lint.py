@@ -10,7 +10,7 @@ import click
 
 from dataprep.api.parameters import Parsed, names, number, option
 from dataprep.api.review import Linted, lint
-from dataprep.cli.output import PATH, json_option, say, show
+from dataprep.cli.output import PLACE, json_option, say, show
 from dataprep.cli.signals import watched
 from dataprep.errors import FindingsError
 from dataprep.system.messages import counted
@@ -18,7 +18,7 @@ from dataprep.system.messages import counted
 _LEVELS = frozenset({"error", "warning", "any"})
 
 
-def _lint(out: Path, fail_on: tuple[str, ...] | None, json: bool, **options: Any) -> None:
+def _lint(out: Path | str, fail_on: tuple[str, ...] | None, json: bool, **options: Any) -> None:
     """Find leaks between splits, copies, odd classes and odd images in a data set.
 
     The same image in two splits or under two labels, byte for byte or nearly (resized,
@@ -45,7 +45,7 @@ def _lint(out: Path, fail_on: tuple[str, ...] | None, json: bool, **options: Any
         raise FindingsError(f"{out}: --fail_on met {', '.join(failed)}")
 
 
-def _lines(found: Linted, out: Path, exclude: Path | None) -> Iterator[str]:
+def _lines(found: Linted, out: Path | str, exclude: Path | None) -> Iterator[str]:
     yield from (f"note: {remark}" for remark in found.remarks)
     for rule in found.rules:
         if rule.count:
@@ -84,7 +84,7 @@ def _options() -> Iterator[click.Option]:
 
 command = click.Command(
     "lint",
-    params=[click.Argument(["out"], type=PATH), *_options()],
+    params=[click.Argument(["out"], type=PLACE), *_options()],
     callback=_lint,
     help=_lint.__doc__,
 )

@@ -6,16 +6,30 @@ import os
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import click
 
 from dataprep.api.parameters import flag
 from dataprep.api.progress import forget_stdout
 from dataprep.errors import DataprepError
+from dataprep.remote.store import address_of
 from dataprep.system.messages import printable
 
 PATH = click.Path(path_type=Path)
 """Of an argument."""
+
+
+class _Place(click.Path):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.2
+    """A directory of this machine as a path, or the address of a place in a bucket as it is."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Tell which it is."""
+        return address_of(value) or super().convert(value, param, ctx)
+
+
+PLACE = _Place(path_type=Path)
+"""The same of a data set, which may be in a bucket."""
 
 
 def json_option(kind: str) -> click.Option:

@@ -8,7 +8,6 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -40,11 +39,11 @@ def _sql(sets: tuple[str, ...], query: str, format_: str) -> None:
         say(*(_aligned(found) if format_ == "table" else _comma_separated(found)))
 
 
-def _places(words: Sequence[str]) -> dict[str, Path]:
+def _places(words: Sequence[str]) -> dict[str, str]:
     named = [_NAMED.fullmatch(word) for word in words]
-    places = {found[1]: Path(found[2]) for found in named if found is not None}
+    places = {found[1]: found[2] for found in named if found is not None}
     if not places and len(words) == 1:
-        return {"records": Path(words[0])}
+        return {"records": words[0]}
     if len(places) < len(words):
         raise UsageError(
             "several data sets need a name each, before a query in quotes: "

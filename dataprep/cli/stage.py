@@ -18,7 +18,7 @@ from dataprep.api.parameters import choice, flag
 from dataprep.api.progress import Display, Reporter
 from dataprep.api.results import as_json
 from dataprep.cli.help import given
-from dataprep.cli.output import hand_on, say
+from dataprep.cli.output import PLACE, hand_on, say
 from dataprep.cli.signals import watched
 from dataprep.errors import NoRoomError, StagingError, UsageError
 from dataprep.system.messages import printable
@@ -42,10 +42,11 @@ class _WithCommand(click.Command):
 
 
 @click.pass_context
-def _stage(context: click.Context, /, *, source: Path | None, **values: Any) -> None:
+def _stage(context: click.Context, /, *, source: Path | str | None, **values: Any) -> None:
     """Copy a data set to every node's own storage before training starts, and check the copy.
 
-    SRC is a directory that dataprep made, or any directory of files.
+    SRC is a directory that dataprep made, or any directory of files; or a data set in a bucket:
+    s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX.
 
     In a batch script: dataprep stage SRC -- srun python train.py. This makes the copies on every
     node of the job, runs COMMAND with DATA_DIR set, passes signals on to it, and removes the copies
@@ -128,7 +129,7 @@ def _copy(request: StageRequest, values: Mapping[str, Any]) -> None:
         hand_on(f"{place}\n")
 
 
-def _status(source: Path | None, values: Mapping[str, Any]) -> None:
+def _status(source: Path | str | None, values: Mapping[str, Any]) -> None:
     from dataprep.staging.status import read_staged
 
     place, _ = _find_place(source, values)
@@ -138,7 +139,7 @@ def _status(source: Path | None, values: Mapping[str, Any]) -> None:
         raise StagingError(f"{printable(str(place))} is not a whole, unchanged copy; see stdout")
 
 
-def _clean(source: Path | None, values: Mapping[str, Any]) -> None:
+def _clean(source: Path | str | None, values: Mapping[str, Any]) -> None:
     from dataprep.staging.cleaning import clean
     from dataprep.staging.plan import find_copies
     from dataprep.staging.schedulers import find_job
@@ -179,7 +180,7 @@ def _wait_to_be_told() -> None:
     signal.sigwait(told)
 
 
-def _find_place(source: Path | None, values: Mapping[str, Any]) -> tuple[Path, str | None]:
+def _find_place(source: Path | str | None, values: Mapping[str, Any]) -> tuple[Path, str | None]:
     """Where the same call has staged, and the job; what is there must be a copy of SRC."""
     from dataprep.staging.placement import find_placement
     from dataprep.staging.plan import find_copy
@@ -220,9 +221,7 @@ def _modes() -> list[click.Option]:
 command = _WithCommand(
     "stage",
     params=[
-        click.Argument(
-            ["source"], metavar="[SRC]", required=False, type=click.Path(path_type=Path)
-        ),
+        click.Argument(["source"], metavar="[SRC]", required=False, type=PLACE),
         *stage_options(),
         *_modes(),
     ],

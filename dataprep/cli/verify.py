@@ -11,7 +11,7 @@ import click
 from dataprep.api.calls import verify
 from dataprep.api.options import workers_option
 from dataprep.api.parameters import choice, flag
-from dataprep.cli.output import PATH, json_option, say, show
+from dataprep.cli.output import PLACE, json_option, say, show
 from dataprep.cli.signals import watched
 from dataprep.errors import DatasetError
 from dataprep.sealed.part import described
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dataprep.sealed.verify import Verified
 
 
-def _verify(out: Path, level: str, workers: int | None, discard: bool, json: bool) -> None:
+def _verify(out: Path | str, level: str, workers: int | None, discard: bool, json: bool) -> None:
     """Check a finished data set against its manifest, and name every bad file.
 
     OUT is the directory of manifest.json. Exit code 1 if anything is wrong.
@@ -38,15 +38,16 @@ def _verify(out: Path, level: str, workers: int | None, discard: bool, json: boo
         raise DatasetError(f"{out}: {bad} of {found.files} files bad; {first}{found.remedy}")
 
 
-def _lines(found: Verified, out: Path, level: str) -> Iterator[str]:
+def _lines(found: Verified, out: Path | str, level: str) -> Iterator[str]:
     yield from (f"bad: {problem.path}: {problem.what}" for problem in found.problems)
     yield from (f"deleted: {path}" for path in found.discarded)
     if found.problems:
         return
     if level == "reader":
+        from dataprep.api.places import located
         from dataprep.sealed.set import SealedSet
 
-        level += f": {SealedSet.read(out).sink.reference}"
+        level += f": {SealedSet.read(located(out)).sink.reference}"
     yield (
         f"{out}: {counted(found.files, 'file')}, {sized(found.bytes)}, {found.records:,} records: "
         f"all good ({level})" + (f", {described(found.part)}" if found.part else "")
@@ -61,7 +62,7 @@ _LEVEL = (
 command = click.Command(
     "verify",
     params=[
-        click.Argument(["out"], type=PATH),
+        click.Argument(["out"], type=PLACE),
         choice("level", _LEVELS, "hash", _LEVEL),
         workers_option(),
         flag("discard", "Delete the bad files."),

@@ -1,16 +1,24 @@
 """A place in a bucket, through obstore, with its traps avoided; no thread of it survives a fork.
 
-Whoever forks must do so before the first request: obstore's runtime hangs in a forked child.
-Downloads are not checked by the store, so whoever reads compares hashes.
+Whoever forks must do so before the first request: obstore's runtime hangs in a forked child; see
+`dataprep.remote.process`. Downloads are not checked by the store, so whoever reads compares hashes.
 """
 
 from __future__ import annotations
 
+import os
+import random
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from dataprep.errors import RemoteError, UsageError
 from dataprep.system.messages import printable
@@ -18,24 +26,53 @@ from dataprep.system.messages import printable
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
+_Result = TypeVar("_Result")
+
 _ADDRESS: Final = re.compile(r"(s3|gs|az)://([^/?#]+)/?([^?#]*)")
+_CUT: Final = re.compile(r"(s3|gs|az):/(?!/)")  # what `Path` makes of an address
 _VARIABLES: Final = {
-    "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+    "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE",
     "gs": "GOOGLE_APPLICATION_CREDENTIALS",
     "az": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
 }
 # Without any, the stores' clients ask the machine they might run on.
-_NO_CREDENTIALS: Final = ("redential", "169.254.169.254", "Account must be", "Unauthorized")
+_NO_CREDENTIALS: Final = (
+    *("redential", "169.254.169.254", "metadata.google", "Account must be", "Unauthorized"),
+)
+_EXPIRED: Final = re.compile(r"ExpiredToken|RequestExpired|TokenRefreshRequired|token.*expired")
+_FINAL: Final = re.compile(r"\b4(0[0-79]|1\d|2[0-8])\b")  # statuses that come again: not 408, 429
 _CHUNK: Final = 8 << 20  # bytes of a part of an upload
 _HASH: Final = "sha256"  # what an object's metadata call it
+_AT_ONCE: Final = 4  # requests for one object
+_TRIES: Final = 10
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 15.0  # seconds, before what failed is tried again
+# A stalled body ends by the second; the third is for all of a part at 70 KB/s.
+_TIMEOUTS: Final = {"connect_timeout": "10s", "read_timeout": "30s", "timeout": "120s"}
+# What the environment says of the client has no effect once a client gets any options.
+_CLIENT: Final = ("allow_http", "allow_invalid_certificates", "proxy_url", "proxy_ca_certificate")
+_PREFIXES: Final = {"s3": "AWS", "gs": "GOOGLE", "az": "AZURE"}
+_OWN_KEYS: Final = (
+    *("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"),
+    *("AWS_CONTAINER_CREDENTIALS_FULL_URI",),
+)
+_PROFILES: Final = {
+    "AWS_SHARED_CREDENTIALS_FILE": "~/.aws/credentials",
+    "AWS_CONFIG_FILE": "~/.aws/config",
+}
 
 
-@dataclass(frozen=True)
+def address_of(place: str | os.PathLike[str]) -> str | None:
+    """The address in a bucket that a path stands for; None if it is a path of this machine."""
+    text = _CUT.sub(r"\1://", os.fspath(place))
+    return text.rstrip("/") if _ADDRESS.fullmatch(text) else None
+
+
+@dataclass(frozen=True, slots=True)
 class RemoteObject:
     """What a store says of an object.
 
     Attributes:
-        sha256: what whoever put it says its content has; empty if nothing.
+        sha256: what whoever put it says its content has; empty if nothing, and in a listing.
         etag: changes with the content; no hash of it.
     """
 
@@ -44,36 +81,50 @@ class RemoteObject:
     etag: str
 
 
-@dataclass(frozen=True)
 class Store:
-    """A place in a bucket.
+    """A place in a bucket; for all threads of a process.
+
+    What fails and may pass is tried again, with growing pauses, ten times; with other credentials
+    if those it has are expired. A pickled one has no secret in it.
+
+    Args:
+        address: ``s3://bucket/prefix``, ``gs://…`` or ``az://…``.
 
     Attributes:
-        address: ``s3://bucket/prefix``, ``gs://…`` or ``az://…``.
+        retried: requests that were tried again.
 
     Raises:
         UsageError: the address is none, or obstore is not installed.
         RemoteError: there are no credentials.
     """
 
-    address: str
-    _store: ObjectStore = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        found = _ADDRESS.fullmatch(self.address)
-        if found is None:
+    def __init__(self, address: str) -> None:
+        if _ADDRESS.fullmatch(address) is None:
             raise UsageError(
-                f"{printable(self.address)} is no place in a bucket; expected s3://BUCKET/PREFIX, "
+                f"{printable(address)} is no place in a bucket; expected s3://BUCKET/PREFIX, "
                 "gs://BUCKET/PREFIX or az://CONTAINER/PREFIX"
             )
         try:
-            from obstore.store import from_url
+            import obstore  # noqa: F401  # an extra
         except ModuleNotFoundError as error:
             raise UsageError(
                 "buckets need obstore: pip install 'dataprep-shards[remote]'"
             ) from error
-        with self._explained("opened"):
-            object.__setattr__(self, "_store", from_url(self.address.rstrip("/")))
+        self.address = address.rstrip("/")
+        self.retried = 0
+        self._turn = threading.Lock()
+        self._open()
+
+    def __reduce__(self) -> tuple[type[Store], tuple[str]]:
+        return Store, (self.address,)
+
+    def __repr__(self) -> str:
+        """Its address, and no secret."""
+        return f"Store({self.address!r})"
+
+    def __str__(self) -> str:
+        """Its address."""
+        return self.address
 
     def find(self, path: str) -> RemoteObject | None:
         """What there is of a name; None if nothing.
@@ -83,13 +134,15 @@ class Store:
         """
         import obstore
 
-        with self._explained(path):
-            try:
-                found = obstore.get(self._store, path, options={"head": True})
-            except FileNotFoundError:
-                return None
+        def find(store: ObjectStore) -> RemoteObject:
+            found = obstore.get(store, path, options={"head": True})
             said: Any = found.attributes.get(_HASH, "")
             return RemoteObject(found.meta["size"], str(said), found.meta["e_tag"] or "")
+
+        try:
+            return self._tried(path, find, absent=True)
+        except FileNotFoundError:
+            return None
 
     def read(self, path: str) -> bytes | None:
         """A whole small object; None if there is none.
@@ -99,22 +152,85 @@ class Store:
         """
         import obstore
 
-        with self._explained(path):
-            try:
-                return bytes(obstore.get(self._store, path).bytes())
-            except FileNotFoundError:
-                return None
+        try:
+            return self._tried(path, lambda one: bytes(obstore.get(one, path).bytes()), absent=True)
+        except FileNotFoundError:
+            return None
 
-    def put(self, path: str, pieces: Iterator[bytes], sha256: str) -> None:
-        """Put a file there, in parts; whole or not at all, also if the pieces end in an error.
+    def read_range(self, path: str, start: int, size: int, etag: str = "") -> memoryview:
+        """So many bytes of an object, which has them.
+
+        Args:
+            etag: what the object must have; empty: any.
+
+        Raises:
+            FileNotFoundError: there is none.
+            RemoteError: the store does not answer, or refuses; or the object has another ETag.
+        """
+        import obstore
+
+        options: Any = {"range": (start, start + size), **({"if_match": etag} if etag else {})}
+
+        def read(store: ObjectStore) -> memoryview:
+            found = memoryview(obstore.get(store, path, options=options).bytes())
+            if len(found) != size:
+                raise ConnectionError(f"{len(found):,} bytes came of {size:,} from {start:,} on")
+            return found
+
+        return self._tried(path, read, absent=True) if size else memoryview(b"")
+
+    def pieces(self, path: str, size: int, largest: int) -> Iterator[memoryview]:
+        """An object in pieces, some of which are under way at a time; in their order.
+
+        Raises:
+            FileNotFoundError: there is none.
+            RemoteError: the store does not answer, or refuses.
+        """
+        ranges = ((start, min(largest, size - start)) for start in range(0, size, largest))
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            under_way = deque(
+                pool.submit(self.read_range, path, *each) for each in islice(ranges, _AT_ONCE)
+            )
+            try:
+                while under_way:
+                    yield under_way.popleft().result()
+                    under_way += [
+                        pool.submit(self.read_range, path, *each) for each in islice(ranges, 1)
+                    ]
+            finally:
+                for each in under_way:
+                    each.cancel()
+
+    def list(self) -> Iterator[tuple[str, RemoteObject]]:
+        """Every object below, by its path; of raw data, where no manifest says what there is.
 
         Raises:
             RemoteError: the store does not answer, or refuses.
         """
         import obstore
 
-        with self._explained(path):
-            obstore.put(self._store, path, pieces, attributes={_HASH: sha256}, chunk_size=_CHUNK)
+        def collect(store: ObjectStore) -> list[Any]:
+            return [meta for chunk in obstore.list(store, chunk_size=1000) for meta in chunk]
+
+        for meta in self._tried("", collect):
+            yield meta["path"], RemoteObject(meta["size"], "", meta["e_tag"] or "")
+
+    def put(self, path: str, pieces: Callable[[], Iterator[bytes]], sha256: str) -> None:
+        """Put a file there, in parts; whole or not at all, also if the pieces end in an error.
+
+        Args:
+            pieces: the content, from its start; called again if all is to be tried again.
+
+        Raises:
+            RemoteError: the store does not answer, or refuses.
+        """
+        import obstore
+
+        def put(_: ObjectStore) -> None:
+            attributes: Any = {_HASH: sha256}
+            obstore.put(self._patient, path, pieces(), attributes=attributes, chunk_size=_CHUNK)
+
+        self._tried(path, put)
 
     def commit(self, path: str, data: bytes, sha256: str, before: RemoteObject | None) -> bool:
         """Put a small object there if nothing has changed it meanwhile.
@@ -132,28 +248,125 @@ class Store:
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
         mode: Any = "create" if before is None else {"e_tag": before.etag}
-        with self._explained(path):
+
+        def put(store: ObjectStore) -> bool:
             try:
-                obstore.put(self._store, path, data, mode=mode, attributes={_HASH: sha256})
+                obstore.put(store, path, data, mode=mode, attributes={_HASH: sha256})
             except (AlreadyExistsError, PreconditionError):
-                # The answer to one's own first try may have been lost.
-                return self.read(path) == data
+                return False
             return True
 
-    @contextmanager
-    def _explained(self, path: str) -> Iterator[None]:
-        """Say in one line what a store refuses, and what to do."""
-        from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
+        # The answer to one's own first try may have been lost.
+        return self._tried(path, put) or self.read(path) == data
+
+    def _open(self) -> None:
+        from obstore.store import from_url
+
+        scheme, _, _ = self.address.partition(":")
+        options: Any = {**_TIMEOUTS}
+        for name in _CLIENT:
+            if value := os.environ.get(f"{_PREFIXES[scheme]}_{name.upper()}"):
+                options[name] = value
+
+        def opened(**retries: Any) -> ObjectStore:
+            return from_url(self.address, client_options=options, **retries, **_profile(scheme))
 
         try:
-            yield
-        except (BaseError, OSError, ValueError) as error:
-            scheme, _, rest = self.address.partition("://")
-            reason = printable(str(error).strip().partition("\n")[0])[:200]
-            denied = isinstance(error, (PermissionDeniedError, UnauthenticatedError))
-            advice = "check the address and the network, and run the same command again"
-            if denied or any(word in str(error) for word in _NO_CREDENTIALS):
-                advice = f"set {_VARIABLES[scheme]}"
-            raise RemoteError(
-                f"{scheme}://{printable(rest)}: {printable(path)}: {reason}; {advice}"
-            ) from error
+            self._store = opened(retry_config={"max_retries": 0})
+            self._patient = opened()  # for uploads, whose parts it sends again by itself
+        except Exception as error:
+            raise self._explained("opened", error) from error
+
+    def _tried(
+        self, path: str, act: Callable[[ObjectStore], _Result], *, absent: bool = False
+    ) -> _Result:
+        """Do it, and again while what fails may pass.
+
+        Raises:
+            FileNotFoundError: there is no such object, and it may be `absent`.
+            RemoteError: it does not pass.
+        """
+        from obstore.exceptions import BaseError
+
+        for tried in range(1, _TRIES + 1):
+            used = self._store
+            try:
+                return act(used)
+            except (BaseError, OSError, ValueError) as error:
+                if absent and isinstance(error, FileNotFoundError):
+                    raise
+                expired = _EXPIRED.search(str(error)) is not None
+                if tried == _TRIES or not (expired or _may_pass(error)):
+                    raise self._explained(path, error) from error
+                with self._turn:
+                    self.retried += 1
+                    if expired and self._store is used:
+                        self._open()  # asks for credentials anew
+            pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0**tried)
+            time.sleep(random.uniform(pause / 4, pause))  # noqa: S311  # so that not all come at once
+        raise AssertionError
+
+    def _explained(self, path: str, error: Exception) -> RemoteError:
+        """In one line what a store refuses, and what to do."""
+        from obstore.exceptions import (
+            PermissionDeniedError,
+            PreconditionError,
+            UnauthenticatedError,
+        )
+
+        scheme, _, rest = self.address.partition("://")
+        reason = printable(str(error).strip().partition("\n")[0])[:200]
+        advice = "check the address and the network, and run the same command again"
+        if isinstance(error, PreconditionError):
+            advice = "somebody has changed the object: run the same command again"
+        elif _EXPIRED.search(str(error)):
+            advice = f"get new credentials: {_VARIABLES[scheme]}"
+        elif isinstance(error, (PermissionDeniedError, UnauthenticatedError)) or _lacks(error):
+            advice = f"set {_VARIABLES[scheme]}"
+        return RemoteError(f"{scheme}://{printable(rest)}: {printable(path)}: {reason}; {advice}")
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether a later try may succeed: the network's trouble, and the store's own."""
+    from obstore.exceptions import GenericError
+
+    status = _FINAL.search(str(error)) if "status" in str(error) else None
+    wrong = "builder error" in str(error)  # an address without TLS, say, where that is not allowed
+    gone = isinstance(error, FileNotFoundError)
+    final = wrong or gone or status or _lacks(error)
+    return isinstance(error, (GenericError, OSError)) and not final
+
+
+def _lacks(error: Exception) -> bool:
+    return any(word in str(error) for word in _NO_CREDENTIALS)
+
+
+def _profile(scheme: str) -> dict[str, Any]:
+    """What boto3 knows of S3's credentials, where the environment has none and there is a profile.
+
+    Profiles, their roles and single sign-on are its, and obstore has none of it.
+
+    Raises:
+        UsageError: boto3 is not installed, or has no such profile.
+    """
+    named = os.environ.get("AWS_PROFILE")
+    files = (os.environ.get(name, usual) for name, usual in _PROFILES.items())
+    there = named or any(Path(name).expanduser().is_file() for name in files)
+    if scheme != "s3" or not there or (not named and any(map(os.environ.get, _OWN_KEYS))):
+        return {}
+    try:
+        import boto3
+        from botocore.exceptions import BotoCoreError
+        from obstore.auth.boto3 import Boto3CredentialProvider
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            "profiles of AWS need boto3: pip install boto3, or set AWS_ACCESS_KEY_ID and "
+            "AWS_SECRET_ACCESS_KEY"
+        ) from error
+    try:
+        session = boto3.Session()
+        if session.get_credentials() is None:
+            return {}
+        return {"credential_provider": Boto3CredentialProvider(session, ttl=timedelta(minutes=5))}
+    except BotoCoreError as error:
+        raise UsageError(f"{printable(str(error))}; check AWS_PROFILE and ~/.aws") from error

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _SHOWN = 5  # examples of a part that its repr describes
-_MOST_OPEN = 32  # shards a thread keeps open; a process may usually open 1024 files
 
 Uneven = Literal["keep", "drop", "repeat"]
 
@@ -105,7 +104,7 @@ class Records(Examples):
             self._numbers = self._moved(found, self._first_rows, self._starts)
         self._numbers = self._numbers[:limit]
         self._keys: dict[str, int] | None = None
-        self._open = _OpenShards()
+        self._open = _OpenShards(self._all.most_open)
 
     @property
     def labels(self) -> NDArray[np.int64]:
@@ -187,7 +186,8 @@ class Records(Examples):
 
     def __repr__(self) -> str:
         """Where and what; of a part, a line for each of the first few examples."""
-        whole = f"<{len(self._all):,} records of {self.split} in {self.out}, {self.sink.name}>"
+        place = f"{self.split} in {self._all.place}"
+        whole = f"<{len(self._all):,} records of {place}, {self.sink.name}>"
         if len(self) == len(self._all):
             return whole
         shown = [f"{number}: {describe(self[number])}" for number in range(len(self))[:_SHOWN]]
@@ -199,7 +199,7 @@ class Records(Examples):
         """What a notebook shows."""
         from dataprep.sealed.html import examples_table
 
-        title = f"{len(self):,} of {len(self._all):,} records of {self.split} in {self.out}"
+        title = f"{len(self):,} of {len(self._all):,} records of {self.split} in {self._all.place}"
         return examples_table(title, map(self.__getitem__, range(len(self))))
 
     @overload
@@ -234,7 +234,7 @@ class Records(Examples):
         """See `Examples.place_of`."""
         index = self._index(number)
         shard = bisect_right(self._all.ends, index)
-        path = self.out / self._all.files[shard][0]
+        path = f"{self._all.place}/{self._all.shards[shard].files[0].path}"
         return f"{path}: record {index - self._all.start(shard)}"
 
     def identity(self) -> dict[str, Any]:
@@ -267,8 +267,10 @@ class Records(Examples):
         order = sorted(range(len(indices)), key=indices.__getitem__)
         found: dict[int, _Read] = {}
         shards = groupby(order, lambda place: bisect_right(self._all.ends, indices[place]))
-        while some := [(shard, list(places)) for shard, places in islice(shards, _MOST_OPEN)]:
-            readers = [self._open.here.get(shard, self._all.reader) for shard, _ in some]
+        opened = self._open.here
+        while some := [(shard, list(places)) for shard, places in islice(shards, opened.most)]:
+            self._all.announce(shard for shard, _ in some if shard not in opened)
+            readers = [opened.get(shard, self._all.reader) for shard, _ in some]
             starts = [self._all.start(shard) for shard, _ in some]
             if len(indices) > 1:
                 for reader, start, (_, places) in zip(readers, starts, some, strict=True):
@@ -474,31 +476,34 @@ def describe(example: Example) -> str:
 class _OpenShards(threading.local):
     """The readers of one thread of one process; pickled, those of none."""
 
-    def __init__(self) -> None:
-        self._readers = _Readers()
+    def __init__(self, most: int) -> None:
+        self._readers = _Readers(most)
 
-    def __reduce__(self) -> tuple[type[_OpenShards], tuple[()]]:
-        return _OpenShards, ()
+    def __reduce__(self) -> tuple[type[_OpenShards], tuple[int]]:
+        return _OpenShards, (self._readers.most,)
 
     @property
     def here(self) -> _Readers:
         if self._readers.process != os.getpid():
-            self._readers = _Readers()
+            self._readers = _Readers(self._readers.most)
         return self._readers
 
 
 class _Readers:
     """Open readers, the least recently used closed first, the rest when this goes away."""
 
-    def __init__(self) -> None:
-        self.process = os.getpid()
+    def __init__(self, most: int) -> None:
+        self.process, self.most = os.getpid(), most
         self._readers: OrderedDict[int, ShardReader] = OrderedDict()
+
+    def __contains__(self, shard: int) -> bool:
+        return shard in self._readers
 
     def get(self, shard: int, opened: Callable[[int], ShardReader]) -> ShardReader:
         if shard not in self._readers:
-            self._readers[shard] = opened(shard)
-            if len(self._readers) > _MOST_OPEN:
+            if len(self._readers) == self.most:  # first, so that its place in a cache is free
                 self._readers.popitem(last=False)[1].close()
+            self._readers[shard] = opened(shard)
         self._readers.move_to_end(shard)
         return self._readers[shard]
 

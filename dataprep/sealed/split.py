@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from dataprep.errors import SinkError
+from dataprep.remote.cache import cache_at
 from dataprep.sealed.set import SealedSet
+from dataprep.system.job_limits import usable_cores
 from dataprep.system.messages import unreadable
 
 if TYPE_CHECKING:
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
 
     from dataprep.sinks import ShardReader
     from dataprep.sinks.example import Example
+
+_MOST_OPEN: Final = 32  # shards; a process may usually open 1024 files
 
 
 class FinishedSplit:
@@ -30,7 +35,9 @@ class FinishedSplit:
         info: what is true of every example.
         sink: the format.
         ends: of each shard that is there, the number behind its last example.
-        files: of each shard, where they are, relative to the directory.
+        shards: what is there.
+        cache: that the directory is of, if the data set is in a bucket; else None.
+        place: where the data set is, for a person.
 
     Raises:
         UsageError: no such split, or a format that is not installed.
@@ -40,9 +47,10 @@ class FinishedSplit:
         self.split = sealed.split_called(split)
         self.out = sealed.out.absolute()
         self.info, self.sink = sealed.info, sealed.sink
-        shards = sealed.splits[self.split].shards
-        self.files = [[file.path for file in shard.files] for shard in shards]
-        self.ends: list[int] = list(accumulate(shard.records for shard in shards))
+        self.shards = sealed.splits[self.split].shards
+        self.ends: list[int] = list(accumulate(shard.records for shard in self.shards))
+        self.cache = cache_at(self.out)
+        self.place = str(self.out) if self.cache is None else self.cache.address
 
     def __len__(self) -> int:
         """How many examples there are."""
@@ -57,12 +65,34 @@ class FinishedSplit:
 
         Raises:
             SinkError: it is missing, damaged, or cannot be read.
+            RemoteError: it is in a bucket, and cannot be had.
         """
-        paths = [self.out / path for path in self.files[shard]]
-        try:
-            return self.sink.reader(paths, self.info)
-        except OSError as error:
-            raise SinkError(str(unreadable(str(error.filename or paths[0]), error))) from error
+        files = self.shards[shard].files
+        paths = [self.out / file.path for file in files]
+        with ExitStack() as until_read:
+            if self.cache is not None:
+                until_read.enter_context(self.cache.held(files))
+            try:
+                reader = self.sink.reader(paths, self.info)
+            except OSError as error:
+                raise SinkError(str(unreadable(str(error.filename or paths[0]), error))) from error
+            reader.opened.push(until_read.pop_all())
+        return reader
+
+    def announce(self, shards: Iterable[int]) -> None:
+        """Have shards that are in a bucket fetched, since they will be read."""
+        if self.cache is not None:
+            for shard in shards:
+                for file in self.shards[shard].files:
+                    self.cache.fetch(file, ahead=True)
+
+    @property
+    def most_open(self) -> int:
+        """How many shards a thread should have open: fewer where a cache has no room for more."""
+        if self.cache is None or self.cache.most is None:
+            return _MOST_OPEN
+        largest = max(sum(file.bytes for file in shard.files) for shard in self.shards)
+        return max(1, min(_MOST_OPEN, self.cache.most // largest // (2 * usable_cores())))
 
     def take(self, numbers: Sequence[int] | NDArray[np.integer[Any]]) -> Iterator[Example]:
         """Examples with these numbers, which ascend; whole shards are read from end to end.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, zip_longest
@@ -12,8 +13,9 @@ from typing import Any, Final, Literal, get_args
 
 import xxhash
 
-from dataprep.errors import DatasetError, ImageError, SinkError
+from dataprep.errors import DatasetError, ImageError, RemoteError, SinkError
 from dataprep.images import Recipe, prepare
+from dataprep.remote.cache import Cache, cache_at
 from dataprep.sealed.foreign import foreign_files
 from dataprep.sealed.part import described
 from dataprep.sealed.set import SealedSet, first_rows
@@ -199,28 +201,37 @@ def _check_shards(check: _Check, shards: Sequence[_Shard]) -> Iterator[list[Prob
 
 
 def _check_shard(check: _Check, shard: _Shard) -> list[Problem]:
+    cache = cache_at(check.out)
     hashed = check.level != "size"
-    looked = [(file.path, _check_file(check.out, file, hashed=hashed)) for file in shard.files]
+    looked = [
+        (file.path, _check_file(check.out, cache, file, hashed=hashed)) for file in shard.files
+    ]
     problems = [Problem(path, what) for path, what in looked if what]
     if check.level not in _READING or problems or shard.records is None:
         return problems
     place = shard.files[0].path
     try:
-        problems += [Problem(place, what) for what in _read_shard(check, shard, shard.records)]
-    except SinkError as error:
+        with nullcontext() if cache is None else cache.held(shard.files):
+            problems += [Problem(place, what) for what in _read_shard(check, shard, shard.records)]
+    except (SinkError, RemoteError) as error:
         problems.append(Problem(place, str(error)))
     except DatasetError as error:
         problems.append(Problem(RECORDS, str(error)))
     return problems
 
 
-def _check_file(out: Path, expected: File | RecordsFile, *, hashed: bool) -> str | None:
+def _check_file(
+    out: Path, cache: Cache | None, expected: File | RecordsFile, *, hashed: bool
+) -> str | None:
+    """What is wrong with a file; of a data set in a bucket, with that there."""
     path = out / expected.path
     try:
-        size = path.stat().st_size
+        size, sha256 = path.stat().st_size if cache is None else 0, ""
+        if cache is not None:
+            size, sha256 = cache.look(expected, hashed=hashed)
         if size != expected.bytes:
             return f"has {size} bytes, the manifest says {expected.bytes}"
-        if hashed and file_sha256(path, pay) != expected.sha256:
+        if hashed and (sha256 or file_sha256(path, pay)) != expected.sha256:
             return "its SHA-256 is not the manifest's: it was damaged or changed"
     except FileNotFoundError:
         return "is missing"

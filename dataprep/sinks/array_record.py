@@ -95,6 +95,7 @@ class ArrayRecordReader(ShardReader):
     def close(self) -> None:
         """Drop the reader, which closes the file; its own way to close fails if it is damaged."""
         self._reader = None
+        super().close()
 
 
 class ArrayRecordSink(PlainSink):

@@ -27,14 +27,13 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from itertools import chain, zip_longest
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from dataprep.errors import DataprepError, StagingError
 from dataprep.staging.copying import Progress
 from dataprep.staging.mpi import MpiPeers
-from dataprep.staging.request import Verify
-from dataprep.staging.source import SourceFile, SourceReader
+from dataprep.staging.request import Source, Verify
+from dataprep.staging.source import SourceFile, open_source
 from dataprep.staging.writing import TargetWriter
 from dataprep.system.throttle import Bandwidth
 from dataprep_schemas.state import CopiedFile
@@ -101,7 +100,7 @@ def chunks(files: Sequence[SourceFile], *, nodes: int, lanes: int, length: int) 
 
 def broadcast_files(
     peers: MpiPeers,
-    source: Path,
+    source: Source,
     files: Sequence[SourceFile],
     target: int,
     *,
@@ -230,7 +229,7 @@ class _Reader:
     """
 
     def __init__(
-        self, peers: MpiPeers, source: Path, mine: Iterator[Chunk], limit: Bandwidth, length: int
+        self, peers: MpiPeers, source: Source, mine: Iterator[Chunk], limit: Bandwidth, length: int
     ) -> None:
         self.length, self.bytes_read = length, 0
         self.spare = deque(bytearray(length + 1) for _ in range(_READ_BUFFERS))
@@ -260,7 +259,7 @@ class _Reader:
             self._check()
             self._limit.take(chunk.length, self._check)
             # Opened anew: other nodes read what is before it and behind it.
-            with SourceReader(self._source, chunk.file, scattered=True) as reader:
+            with open_source(self._source, chunk.file, scattered=True) as reader:
                 reader.read(chunk.offset, memoryview(buffer)[: chunk.length])
                 reader.check_unchanged()
             self.bytes_read += chunk.length

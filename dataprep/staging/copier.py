@@ -11,6 +11,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from dataprep.errors import StagingError
+from dataprep.remote.store import Store
 from dataprep.sealed.part import NAME as PART
 from dataprep.sealed.set import NAME as MANIFEST
 from dataprep.staging.agreement import (
@@ -284,6 +285,9 @@ class Copier:
                 bandwidth=request.bandwidth,
                 node=plan.placement.node,
             )
+        source = plan.inventory.source
+        if isinstance(source, Store) and source.retried and self.peers.index == 0:
+            self.reporter.line(f"{counted(source.retried, 'request')} had to be tried again")
 
 
 def _content(files: Sequence[CopiedFile]) -> str | None:

@@ -21,8 +21,8 @@ from pathlib import Path
 
 from dataprep.errors import DataprepError, StagingError
 from dataprep.staging.directory import opened_parent, place_of, target_error
-from dataprep.staging.request import StageReporter, Verify
-from dataprep.staging.source import SourceFile, SourceReader
+from dataprep.staging.request import Source, StageReporter, Verify
+from dataprep.staging.source import RemoteReader, SourceFile, SourceReader, open_source
 from dataprep.staging.writing import TargetWriter
 from dataprep.system.durable_files import reports_lost_writes, sync_file_system
 from dataprep.system.job_limits import usable_cores
@@ -139,7 +139,7 @@ _FOLDERS = 32  # in so many directories, which stay open meanwhile
 
 
 def copy_files(
-    source: Path,
+    source: Source,
     files: Sequence[SourceFile],
     target: int,
     *,
@@ -193,7 +193,7 @@ class _Stream:
 
     def __init__(
         self,
-        source: Path,
+        source: Source,
         target: int,
         verify: Verify,
         progress: Progress,
@@ -254,7 +254,7 @@ class _Stream:
         )
 
     def _move(self, file: SourceFile, writer: TargetWriter) -> None:
-        with SourceReader(self._source, file) as reader:
+        with open_source(self._source, file) as reader:
             _move(reader, writer, self._buffers, self._progress, self._limit)
             reader.check_unchanged()
 
@@ -323,7 +323,7 @@ def rehash_files(
 
 
 def _move(
-    reader: SourceReader,
+    reader: SourceReader | RemoteReader,
     writer: TargetWriter,
     buffers: Sequence[memoryview],
     progress: Progress,

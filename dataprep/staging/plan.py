@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dataprep.errors import StagingError
+from dataprep.remote.store import Store, address_of
 from dataprep.sealed.part import NAME as PART
 from dataprep.sealed.set import NAME as MANIFEST
 from dataprep.staging.directory import StageDirectory
 from dataprep.staging.placement import Placement, require_node
-from dataprep.staging.request import StageRequest
+from dataprep.staging.request import Source, StageRequest
 from dataprep.staging.selection import Selection, Share, select
 from dataprep.staging.sentinel import PLANNED, other_jobs, read_sentinel
 from dataprep.staging.source import Inventory, SourceFile, read_inventory
@@ -97,13 +98,16 @@ def find_place(request: StageRequest, placement: Placement) -> Scratch:
     Raises:
         StagingError: there is no place for it, or it would be inside of the source.
     """
-    target = find_target(request.to, request.source.name, placement, shared=request.shared)
+    source = request.source
+    target = find_target(request.to, _name_of(source), placement, shared=request.shared)
+    if isinstance(source, Store):
+        return target
     # Not Path.resolve, which raises for links that lead in a circle.
-    ours, theirs = Path(os.path.realpath(target.path)), Path(os.path.realpath(request.source))
+    ours, theirs = Path(os.path.realpath(target.path)), Path(os.path.realpath(source))
     if ours.is_relative_to(theirs) or theirs.is_relative_to(ours):
         raise StagingError(
             f"the target {printable(str(target.path))} and the source "
-            f"{printable(str(request.source))} must not contain each other; choose another "
+            f"{printable(str(source))} must not contain each other; choose another "
             "directory (--to)"
         )
     return target
@@ -197,14 +201,28 @@ def _uses(job: str, place: Path) -> bool:
     return False
 
 
-def absolute_source(source: Path) -> Path:
-    """SRC from the root on, as it was given: links stay links, unless it goes back with ``..``."""
+def absolute_source(given: str | os.PathLike[str]) -> Source:
+    """SRC from the root on, as it was given: links stay links, unless it goes back with ``..``.
+
+    Raises:
+        UsageError: it is in a bucket, and obstore is not installed.
+        RemoteError: it is in a bucket, and there are no credentials.
+    """
+    if (address := address_of(given)) is not None:
+        return Store(address)
+    source = Path(given)
     if ".." in source.parts:  # behind a link that is not where the name before it is
         return Path(os.path.realpath(source))
     return source.absolute()
 
 
-def find_copy(source: Path | None, to: Path | None, placement: Placement, *, shared: bool) -> Path:
+def _name_of(source: Source) -> str:
+    return source.address.rpartition("/")[2] if isinstance(source, Store) else source.name
+
+
+def find_copy(
+    source: str | Path | None, to: Path | None, placement: Placement, *, shared: bool
+) -> Path:
     """Where a call with the same options has staged; what is there must be a copy of ``source``.
 
     Two sources of one name have the same place in a job's scratch.
@@ -217,13 +235,13 @@ def find_copy(source: Path | None, to: Path | None, placement: Placement, *, sha
             there is a copy of something else.
     """
     given = None if source is None else absolute_source(source)
-    place = find_target(to, given.name if given else "", placement, shared=shared).path
+    place = find_target(to, _name_of(given) if given else "", placement, shared=shared).path
     directory = StageDirectory.existing(place) if given else None
     if given is None or directory is None:
         return place
     with directory:
         sentinel = read_sentinel(directory)
-    if sentinel and os.path.realpath(sentinel.source) != os.path.realpath(given):
+    if sentinel and os.path.realpath(sentinel.source) != os.path.realpath(str(given)):
         raise StagingError(
             f"{printable(str(place))} holds a copy of {printable(sentinel.source)}, not of "
             f"{printable(str(source))}; give that SRC, or only the place (--to)"

@@ -163,13 +163,24 @@ def _upload(
     advance: Callable[[int], None],
     stop: threading.Event,
 ) -> None:
-    store.put(file.path, _checked(out, file, advance, stop), file.sha256)
+    told = 0  # bytes, also of a try that failed
+
+    def sent(position: int) -> None:
+        nonlocal told
+        if position > told:
+            advance(position - told)
+            told = position
+
+    store.put(file.path, lambda: _checked(out, file, sent, stop), file.sha256)
 
 
 def _checked(
-    out: Path, file: File | RecordsFile, advance: Callable[[int], None], stop: threading.Event
+    out: Path, file: File | RecordsFile, sent: Callable[[int], None], stop: threading.Event
 ) -> Iterator[bytes]:
     """The pieces of a file; the last one only if all are what the manifest says.
+
+    Args:
+        sent: is told how many bytes were taken so far.
 
     Raises:
         DatasetError: they are not.
@@ -185,7 +196,7 @@ def _checked(
                 size += len(piece)
                 if held:
                     yield held
-                    advance(len(held))
+                    sent(size - len(piece))
                 held = piece
     except OSError as error:
         raise unreadable(file.path, error) from error
@@ -195,7 +206,7 @@ def _checked(
             "all bad files, and nothing of this one was uploaded"
         )
     yield held
-    advance(len(held))
+    sent(size)
 
 
 def _sha256(data: bytes) -> str:

@@ -6,11 +6,13 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeAlias
 
 from dataprep.errors import UsageError
+from dataprep.remote.store import Store
 
 Verify = Literal["none", "copy", "reread"]
+Source: TypeAlias = Path | Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +20,7 @@ class StageRequest:
     """One call, the same on every node.
 
     Attributes:
-        source: the directory to copy from.
+        source: the directory, or the place in a bucket, to copy from.
         to: where to; None chooses this job's own directory in the node's scratch.
         splits: only these; all if empty.
         share: whether a node gets only its part of the shards.
@@ -30,7 +32,7 @@ class StageRequest:
         rendezvous_seconds: how long nodes wait for each other.
     """
 
-    source: Path
+    source: Source
     to: Path | None = None
     splits: Sequence[str] = ()
     share: bool = False

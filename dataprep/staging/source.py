@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Self
 
 from dataprep.errors import DatasetError, StagingError, UsageError
+from dataprep.remote.store import Store
 from dataprep.sealed.set import NAME, REMEDY, SealedSet
 from dataprep.staging.directory import PRIVATE
+from dataprep.staging.request import Source
 from dataprep.system.durable_files import is_partial
 from dataprep.system.messages import printable
 from dataprep.system.regular_files import read_regular
@@ -52,21 +54,21 @@ class Inventory:
     """All files of a source.
 
     Attributes:
-        source: the directory.
+        source: the directory, or the place in a bucket.
         digest: the manifest's own SHA-256; of a plain directory the SHA-256 over its listing.
         files: in the order of their paths; ``manifest.json``, if there is one, is among them.
         manifest: what it says; None for a plain directory.
         data: its very bytes, which a copy has too; none for a plain directory.
     """
 
-    source: Path
+    source: Source
     digest: str
     files: tuple[SourceFile, ...]
     manifest: Manifest | None
     data: bytes = b""
 
 
-def read_inventory(source: Path) -> Inventory:
+def read_inventory(source: Source) -> Inventory:
     """List what is in ``source``: what its manifest names, or else every file below it.
 
     Of a data set nothing is read but the manifest, since a thousand nodes that ask for the state of
@@ -78,11 +80,21 @@ def read_inventory(source: Path) -> Inventory:
     directories of dataprep's own (``.dataprep…``), its unfinished files (``….partial``), and LMDB's
     ``lock.mdb``. A ``manifest.json`` of another program is a file like any other.
 
+    Of a bucket only data sets are staged: nothing is listed there.
+
     Raises:
         DatasetError: there is no such directory; it has no manifest but unfinished work of
             dataprep, or is a part of a data set; it holds what cannot be copied.
+        RemoteError: the bucket does not answer, or refuses.
         UsageError: it is a file.
     """
+    if isinstance(source, Store):
+        if (there := source.read(NAME)) is None:
+            raise DatasetError(
+                f"{source}: no {NAME} here, so no data set, or one whose upload has not ended; "
+                "check the address, or run `dataprep push` again"
+            )
+        return _named(source, parse(there, Manifest, f"{source}/{NAME}", REMEDY), there)
     try:
         if not stat.S_ISDIR(source.stat().st_mode):
             raise UsageError(
@@ -92,7 +104,7 @@ def read_inventory(source: Path) -> Inventory:
         if (data := _manifest_of(source)) is not None:
             sealed = SealedSet.of(source, parse(data, Manifest, source / NAME, REMEDY))
             sealed.require_whole("staged")
-            return _named(sealed, data)
+            return _named(source, sealed.manifest, data)
         if (source / _OURS).is_dir():
             raise DatasetError(
                 f"{source} holds an unfinished data set, without {NAME}; finish it first, with "
@@ -120,14 +132,13 @@ def _manifest_of(source: Path) -> bytes | None:
     return data
 
 
-def _named(sealed: SealedSet, data: bytes) -> Inventory:
+def _named(source: Source, manifest: Manifest, data: bytes) -> Inventory:
     """What a manifest names, and itself."""
-    manifest = sealed.manifest
     named: list[File | RecordsFile] = [manifest.records_table, *manifest.files()]
     files = [SourceFile(file.path, file.bytes, file.sha256) for file in named]
     files.append(SourceFile(NAME, len(data), hashlib.sha256(data).hexdigest()))
     files.sort(key=lambda file: file.path)
-    return Inventory(sealed.out, manifest.sha256, tuple(files), manifest, data)
+    return Inventory(source, manifest.sha256, tuple(files), manifest, data)
 
 
 def _listed(source: Path) -> Inventory:
@@ -180,6 +191,60 @@ def _file(entry: os.DirEntry[str], path: str) -> SourceFile:
 
 _AHEAD = 1 << 17  # bytes, which the kernel reads at once anyway
 _BEHIND = 1 << 25  # the kernel only forgets whole folios, which may begin in an earlier piece
+
+
+def open_source(
+    source: Source, file: SourceFile, *, scattered: bool = False
+) -> SourceReader | RemoteReader:
+    """A file to be read, in a directory or in a bucket; see `SourceReader`."""
+    if isinstance(source, Store):
+        return RemoteReader(source, file, scattered=scattered)
+    return SourceReader(source, file, scattered=scattered)
+
+
+class RemoteReader:
+    """The same of an object in a bucket, some of whose ranges are under way ahead.
+
+    That it is what was listed, and stays it, its hash will tell.
+    """
+
+    def __init__(self, store: Store, file: SourceFile, *, scattered: bool) -> None:
+        self._store, self._file, self._scattered = store, file, scattered
+        self._ahead: Iterator[memoryview] | None = None
+
+    def pieces(self, largest: int) -> Iterator[tuple[int, int]]:
+        """See `SourceReader.pieces`; they must be read in this order."""
+        size = self._file.bytes
+        if not self._scattered and size > largest:
+            self._ahead = self._store.pieces(self._file.path, size, largest)
+        return ((offset, min(largest, size - offset)) for offset in range(0, size, largest))
+
+    def read(self, offset: int, view: memoryview) -> memoryview:
+        """See `SourceReader.read`.
+
+        Raises:
+            StagingError: there is no such object.
+            RemoteError: the bucket does not answer, or refuses.
+        """
+        try:
+            if self._ahead is None:
+                view[:] = self._store.read_range(self._file.path, offset, len(view))
+            else:
+                view[:] = next(self._ahead)
+        except FileNotFoundError as error:
+            raise StagingError(
+                f"{self._store}/{printable(self._file.path)} is missing; push the data set again"
+            ) from error
+        return view
+
+    def check_unchanged(self) -> None:
+        """Its hash tells."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._ahead = None
 
 
 class SourceReader:

@@ -13,7 +13,7 @@ from typing import Self
 
 from dataprep.errors import StagingError
 from dataprep.staging.directory import opened_parent, partial_name, place_of, target_error
-from dataprep.staging.request import Verify
+from dataprep.staging.request import Source, Verify
 from dataprep.staging.source import SourceFile
 from dataprep.system.messages import printable
 from dataprep.system.state_files import file_sha256
@@ -28,7 +28,7 @@ class TargetWriter:
 
     Args:
         target: an open descriptor of the directory that it goes into.
-        source: the directory it comes from, for messages.
+        source: where it comes from, for messages.
         folder: an open descriptor of the directory in `target` that the file is in, which stays
             open; None: it is opened here.
         check: called again and again while it is read back; raises to stop.
@@ -42,7 +42,7 @@ class TargetWriter:
         target: int,
         file: SourceFile,
         *,
-        source: Path,
+        source: Source,
         verify: Verify,
         folder: int | None = None,
         check: Callable[[], None] = lambda: None,
@@ -123,7 +123,7 @@ class TargetWriter:
         found = None if self._digest is None else self._digest.hexdigest()
         if None not in (found, self._file.sha256) and found != self._file.sha256:
             raise StagingError(
-                f"{printable(str(self._source / self._file.path))} has SHA-256 {found}, expected "
+                f"{printable(f'{self._source}/{self._file.path}')} has SHA-256 {found}, expected "
                 f"{self._file.sha256}: it was damaged or changed; run dataprep verify "
                 f"{shlex.quote(printable(str(self._source)))}"
             )

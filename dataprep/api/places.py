@@ -1,0 +1,32 @@
+"""Where a data set is: in a directory, or in a bucket and as far as needed in this node's cache."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dataprep.api.option_types import StrPath
+from dataprep.remote.store import address_of
+
+
+def located(
+    place: StrPath, cache: StrPath | None = None, cache_bytes: int | str | None = None
+) -> Path:
+    """The directory that stands for a data set: itself, or that in a cache of one in a bucket.
+
+    Args:
+        cache: see `dataprep.open`.
+        cache_bytes: likewise.
+
+    Raises:
+        DatasetError: no whole data set is in the bucket.
+        RemoteError: the store does not answer, or refuses.
+        UsageError: `cache_bytes` is no size, or smaller than a shard.
+    """
+    address = address_of(place)
+    if address is None:
+        return Path(place)
+    from dataprep.api.parameters import byte_size  # late, as what follows: they load more
+    from dataprep.remote.cache import cached
+
+    most = None if cache_bytes is None else byte_size().parse(cache_bytes)
+    return cached(address, None if cache is None else Path(cache), most)

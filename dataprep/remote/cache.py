@@ -1,0 +1,314 @@
+"""What has been read of a data set in a bucket, kept on this node for all processes of a user.
+
+``CACHE/DIGEST/`` has the data set's manifest and table, and its shards as they are needed, each
+whole and of the hash that the manifest says, under their own names: so it is a data set, in which
+shards may be missing. Locks on bytes of one file, a byte a shard, which the kernel lifts from who
+is killed: who reads a shard shares its byte, who downloads or evicts it has it alone. So a shard is
+downloaded once a node, and none is taken from under a reader. Lock files are never deleted.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import struct
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Final, Protocol
+
+import msgspec
+
+from dataprep.errors import DatasetError, NoRoomError, RemoteError, UsageError
+from dataprep.remote.process import requests
+from dataprep.remote.store import Store
+from dataprep.system.durable_files import PARTIAL, make_durably, sync_directory, write_durably
+from dataprep.system.messages import printable, refusal, sized
+from dataprep.system.ownership import require_own
+from dataprep.system.state_files import parse
+from dataprep_schemas.manifest import Manifest
+
+MANIFEST: Final = "manifest.json"
+_VARIABLE: Final = "DATAPREP_CACHE"
+_ORIGIN: Final = ".dataprep-bucket.json"  # of a directory: which data set it is of
+_LOCKS: Final = ".dataprep-locks"
+_ROOM: Final = ".dataprep-room"  # of the whole cache: locked by who counts and makes room
+_MARGIN: Final = 1 << 28  # bytes that stay free on the disk
+_PIECE: Final = 8 << 20
+_TRIES: Final = 2  # of a shard whose hash is another
+
+
+class Wanted(Protocol):
+    """A file of a data set, as its manifest has it."""
+
+    @property
+    def path(self) -> str: ...  # noqa: D102
+    @property
+    def bytes(self) -> int: ...  # noqa: D102
+    @property
+    def sha256(self) -> str: ...  # noqa: D102
+
+
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """The directory of one data set in a cache.
+
+    Attributes:
+        place: the directory.
+        address: where the data set is.
+        most: bytes that all data sets of the cache may have; None: what the disk has room for.
+    """
+
+    place: Path
+    address: str
+    most: int | None
+
+    @contextmanager
+    def held(self, files: Iterable[Wanted]) -> Iterator[None]:
+        """Have files there, whole, until this is left.
+
+        Raises:
+            RemoteError: the store does not answer, or a file is damaged there.
+            NoRoomError: the cache is full of what is being read.
+        """
+        locks = _open_locks(self.place)
+        try:
+            for file in files:
+                while True:
+                    _lock(locks, file.path, fcntl.F_RDLCK)  # behind whoever downloads it
+                    if _is_there(self.place / file.path, file.bytes):
+                        os.utime(self.place / file.path)
+                        break
+                    _lock(locks, file.path, fcntl.F_UNLCK)
+                    self.fetch(file)
+            yield
+        finally:
+            os.close(locks)
+
+    def fetch(self, file: Wanted, *, ahead: bool = False) -> None:
+        """Have a file there; it may be evicted at once.
+
+        Args:
+            ahead: do not wait for it.
+
+        Raises:
+            RemoteError, NoRoomError: as `held`.
+        """
+        words = {"path": file.path, "size": file.bytes, "sha256": file.sha256}
+        kind = "prefetch" if ahead else "fetch"
+        requests().ask(kind, self.address, place=str(self.place), most=self.most, **words)
+
+    def look(self, file: Wanted, *, hashed: bool) -> tuple[int, str]:
+        """The size of a file in the bucket, and if asked for its SHA-256, of bytes read there.
+
+        Raises:
+            FileNotFoundError: there is none.
+            RemoteError: the store does not answer, or refuses.
+        """
+        found = requests().ask("look", self.address, path=file.path, hashed=hashed)
+        return msgspec.json.decode(found, type=tuple[int, str])
+
+
+@lru_cache(maxsize=64)
+def cache_at(place: Path) -> Cache | None:
+    """The data set's cache whose directory this is; None if it is none."""
+    try:
+        found = msgspec.json.decode((place / _ORIGIN).read_bytes(), type=tuple[str, int | None])
+    except (OSError, ValueError):
+        return None
+    return Cache(place, *found)
+
+
+def cached(address: str, top: Path | None = None, most: int | None = None) -> Path:
+    """The directory in a cache of a data set in a bucket: its manifest and table are there.
+
+    Args:
+        top: the cache; None: ``$DATAPREP_CACHE``, or ``dataprep`` in ``$XDG_CACHE_HOME`` or
+            ``~/.cache``.
+        most: see `Cache`.
+
+    Raises:
+        DatasetError: no whole data set is there, or it is not intact.
+        RemoteError: the store does not answer, or refuses.
+        UsageError: a shard has more than `most` bytes.
+    """
+    try:
+        data = requests().ask("manifest", address)
+    except FileNotFoundError:
+        raise DatasetError(
+            f"{address}: no {MANIFEST} here, so no data set, or one whose upload has not ended; "
+            "check the address, or run `dataprep push` again"
+        ) from None
+    manifest = parse(data, Manifest, f"{address}/{MANIFEST}", "push the data set again")
+    shards = (sum(file.bytes for file in shard.files) for shard in manifest.shards())
+    if most is not None and (largest := max(shards, default=0)) > most:
+        raise UsageError(
+            f"cache_bytes is {sized(most)}, and the largest shard of {address} has "
+            f"{sized(largest)}; give several times as much"
+        )
+    top = _default_top() if top is None else top.absolute()
+    place = top / manifest.sha256[:32]
+    try:
+        make_durably(top)
+        require_own(top, "choose a cache of your own", writers=0o022, linked=True)
+        place.mkdir(mode=0o700, exist_ok=True)
+        write_durably(place / _ORIGIN, msgspec.json.encode((address, most)), flush=False)
+        cache = Cache(place, address, most)
+        with cache.held([manifest.records_table]):
+            write_durably(place / MANIFEST, data)
+    except OSError as error:
+        raise DatasetError(
+            f"{printable(str(error.filename or top))}: {refusal(error)}; choose another cache, "
+            f"with cache= or ${_VARIABLE}"
+        ) from error
+    cache_at.cache_clear()
+    return place
+
+
+def _default_top() -> Path:
+    named = os.environ.get(_VARIABLE)
+    home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(named).absolute() if named else Path(home).expanduser().absolute() / "dataprep"
+
+
+def look(store: Store, *, path: str, hashed: bool) -> bytes:
+    """Look at a file in a bucket; see `Cache.look`."""
+    found = store.find(path)
+    if found is None:
+        raise FileNotFoundError(path)
+    digest = hashlib.sha256()
+    for piece in store.pieces(path, found.bytes, _PIECE) if hashed else ():
+        digest.update(piece)
+    return msgspec.json.encode((found.bytes, digest.hexdigest()))
+
+
+def fetch(
+    store: Store, *, place: str, most: int | None, path: str, size: int, sha256: str
+) -> bytes:
+    """Download a file into a cache, unless it is there by now; see `Cache.fetch`."""
+    final = Path(place, path)
+    locks = _open_locks(Path(place))
+    try:
+        _lock(locks, path, fcntl.F_WRLCK)
+        if _is_there(final, size):
+            return b""
+        final.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        partial = _partial(final)
+        for tried in range(1, _TRIES + 1):
+            try:
+                _make_room(Path(place).parent, partial, size, most)
+                found = _download(store, path, size, partial)
+                if found == sha256:
+                    partial.replace(final)
+                    sync_directory(final.parent)
+                    return b""
+                if tried == _TRIES:
+                    raise RemoteError(
+                        f"{store}/{printable(path)} has SHA-256 {found}, expected {sha256}: it is "
+                        "damaged or was changed; push the data set again"
+                    )
+            finally:
+                partial.unlink(missing_ok=True)
+    except FileNotFoundError as error:
+        raise RemoteError(
+            f"{store}/{printable(path)} is missing; push the data set again"
+        ) from error
+    except OSError as error:
+        raise RemoteError(
+            f"{printable(str(error.filename or final))}: {refusal(error)}; make room, or choose "
+            f"another cache, with cache= or ${_VARIABLE}"
+        ) from error
+    finally:
+        os.close(locks)
+    return b""
+
+
+def _download(store: Store, path: str, size: int, partial: Path) -> str:
+    """Write a file, durably; returns its hash."""
+    digest = hashlib.sha256()
+    with partial.open("r+b", buffering=0) as file:
+        for piece in store.pieces(path, size, _PIECE):
+            digest.update(piece)
+            view = memoryview(piece)
+            while view:
+                view = view[file.write(view) :]
+        os.fsync(file.fileno())
+    return digest.hexdigest()
+
+
+def _make_room(top: Path, partial: Path, size: int, most: int | None) -> None:
+    """Take so many bytes for a file, if need be of shards that nobody reads, the oldest first.
+
+    Raises:
+        NoRoomError: too many are being read.
+    """
+    with (top / _ROOM).open("wb") as room:
+        fcntl.flock(room, fcntl.LOCK_EX)
+        there = [(path, path.stat()) for path in top.glob("*/**/*") if _is_evictable(top, path)]
+        there.sort(key=lambda each: each[1].st_mtime_ns)
+        excess = size + _MARGIN - shutil.disk_usage(top).free
+        if most is not None:
+            excess = max(excess, size + sum(status.st_size for _, status in there) - most)
+        for path, status in there:
+            if excess > 0 and _evict(top, path):
+                excess -= status.st_size
+        if excess > 0:
+            bound = "the disk is full" if most is None else f"cache_bytes is {sized(most)}"
+            raise NoRoomError(
+                f"{printable(str(top))}: no room for {sized(size)}: {bound}, and what is there is "
+                f"being read; {sized(excess)} more are needed"
+            )
+        with partial.open("wb") as file:
+            if size:
+                os.posix_fallocate(file.fileno(), 0, size)  # so that all who count see it
+
+
+def _is_evictable(top: Path, path: Path) -> bool:
+    _, first, *_ = path.relative_to(top).parts
+    kept = first.startswith(".dataprep") or first in (MANIFEST, "records.parquet")
+    return not kept and path.is_file()
+
+
+def _evict(top: Path, path: Path) -> bool:
+    digest, *names = path.relative_to(top).parts
+    if names[-1].startswith(".") and names[-1].endswith(PARTIAL):  # of one that was killed
+        names[-1] = names[-1][1:].removesuffix(PARTIAL)
+    locks = _open_locks(top / digest)
+    try:
+        _lock(locks, "/".join(names), fcntl.F_WRLCK, wait=False)
+        path.unlink(missing_ok=True)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(locks)
+    return True
+
+
+def _partial(final: Path) -> Path:
+    return final.with_name(f".{final.name}{PARTIAL}")
+
+
+def _is_there(path: Path, size: int) -> bool:
+    try:
+        return path.stat().st_size == size
+    except FileNotFoundError:
+        return False
+
+
+def _open_locks(place: Path) -> int:
+    return os.open(place / _LOCKS, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+def _lock(locks: int, path: str, kind: int, *, wait: bool = True) -> None:
+    """Lock a file's byte, shared or alone, or unlock it, for all that has this open.
+
+    Raises:
+        BlockingIOError: somebody else has it, and this is not to wait.
+    """
+    start = int.from_bytes(hashlib.sha256(path.encode()).digest()[:7])
+    asked = struct.pack("hhqqi4x", kind, os.SEEK_SET, start, 1, 0)
+    fcntl.fcntl(locks, fcntl.F_OFD_SETLKW if wait else fcntl.F_OFD_SETLK, asked)

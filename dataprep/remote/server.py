@@ -1,0 +1,94 @@
+"""The process that makes requests for others; see `dataprep.remote.process`."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from multiprocessing.connection import Connection, Listener
+from typing import Any, Final
+
+from dataprep.remote.cache import MANIFEST, fetch, look
+from dataprep.remote.process import socket_address
+from dataprep.remote.store import Store
+
+_BACKLOG: Final = 256
+_LATER: Final = 4  # files that are fetched ahead at a time
+_Answer = Callable[..., bytes | memoryview]
+
+
+def serve(answers: dict[str, _Answer]) -> None:
+    """Answer until nobody is left who could ask: the standard input ends.
+
+    Args:
+        answers: by the kind of request; given the words of one, and the store, as ``store``.
+    """
+    key, place = sys.stdin.readline().strip().encode(), secrets.token_hex(16)
+    with Listener(
+        socket_address(place), family="AF_UNIX", backlog=_BACKLOG, authkey=key
+    ) as listener:
+        print(place, flush=True)  # noqa: T201  # for its starter
+        threading.Thread(target=_accept, args=(listener, answers), daemon=True).start()
+        sys.stdin.read()
+    os._exit(0)  # nobody waits for what is under way
+
+
+def _accept(listener: Listener, answers: dict[str, _Answer]) -> None:
+    while True:
+        try:
+            connection = listener.accept()
+        except Exception:  # noqa: BLE001, S112  # somebody without the key, or who has gone
+            continue
+        threading.Thread(target=_answer, args=(connection, answers), daemon=True).start()
+
+
+def _answer(connection: Connection, answers: dict[str, _Answer]) -> None:
+    while True:
+        try:
+            words = json.loads(connection.recv_bytes())
+        except (OSError, EOFError):
+            return
+        status, answer = b"", memoryview(b"")
+        try:
+            store = _store(words.pop("address"))
+            answer = memoryview(answers[words.pop("kind")](store, **words))
+        except FileNotFoundError as error:
+            status, answer = b"absent", memoryview(str(error).encode())
+        except Exception as error:  # noqa: BLE001  # for whoever asks
+            status, answer = type(error).__name__.encode(), memoryview(str(error).encode())
+        try:
+            connection.send_bytes(status)
+            connection.send_bytes(answer)
+        except OSError:
+            return
+
+
+@lru_cache(maxsize=64)
+def _store(address: str) -> Store:
+    return Store(address)
+
+
+def _read(store: Store, path: str, start: int, size: int, etag: str) -> memoryview:
+    return store.read_range(path, start, size, etag)
+
+
+if __name__ == "__main__":
+    later = ThreadPoolExecutor(_LATER)
+
+    def _prefetch(store: Store, **words: Any) -> bytes:
+        later.submit(fetch, store, **words)  # whoever needs it will hear of what fails
+        return b""
+
+    def _manifest(store: Store) -> bytes:
+        found = store.read(MANIFEST)
+        if found is None:
+            raise FileNotFoundError(MANIFEST)
+        return found
+
+    reading: dict[str, _Answer] = {"read": _read, "manifest": _manifest, "look": look}
+    serve({**reading, "fetch": fetch, "prefetch": _prefetch})
