@@ -30,6 +30,8 @@ from dataprep.jobs.seal import check_rejected, seal
 from dataprep.jobs.summary import check_unmatched, open_images, report_summary, summarize
 from dataprep.jobs.workspace import Workspace
 from dataprep.plugins import load_dataset
+from dataprep.remote.raw import laid_out
+from dataprep.remote.store import address_of
 from dataprep.sealed.set import SealedSet
 from dataprep.system.messages import counted, sized, some_of
 from dataprep.system.state_files import digest_of
@@ -75,7 +77,7 @@ def found(request: Request, engine: Engine, reporter: Reporter) -> Iterator[RawD
         DataprepError: what was asked for is not there, or OUT is somebody else's.
     """
     dataset = load_dataset(request.dataset, request.dataset_options)
-    request = settle(absolute(request), dataset)
+    request = settle(_of_bucket(absolute(request)), dataset)
     close_archives()  # a new search starts from the files as they are now
     what = dataset.find(request.raw, request.splits)
     check_places(request, what)
@@ -90,6 +92,15 @@ def found(request: Request, engine: Engine, reporter: Reporter) -> Iterator[RawD
     with working(workspace, engine, places, what.splits or (), reporter) as workers:
         settle_cut(request, dataset)
         yield RawData(request, dataset, what, workers, reporter.line)
+
+
+def _of_bucket(request: Request) -> Request:
+    """The request with a directory in the place of a bucket, which all workers see."""
+    if (address := address_of(request.raw)) is None:
+        return request
+    workspace = Workspace(request.out)
+    workspace.require_own()
+    return replace(request, raw=laid_out(address, request.index_dir or workspace.private))
 
 
 def check_places(request: Request, found: Found) -> None:

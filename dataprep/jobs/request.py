@@ -13,6 +13,7 @@ from dataprep.datasets import Dataset
 from dataprep.errors import UsageError
 from dataprep.images import Recipe
 from dataprep.plugins import load_sink
+from dataprep.remote.store import address_of
 from dataprep.sinks import DatasetInfo, Layout, Sink
 from dataprep.system.lustre import Striping
 from dataprep.system.messages import printable
@@ -139,7 +140,9 @@ def absolute(request: AnyRequest) -> AnyRequest:
     """
     values = {each.name: getattr(request, each.name) for each in fields(request)}
     paths: dict[str, Any] = {
-        name: value.absolute() for name, value in values.items() if isinstance(value, Path)
+        name: value if address_of(value) else value.absolute()
+        for name, value in values.items()
+        if isinstance(value, Path)
     }
     if "sources" in values:
         paths["sources"] = tuple(path.absolute() for path in values["sources"])
