@@ -13,7 +13,7 @@ from functools import lru_cache
 from multiprocessing.connection import Connection, Listener
 from typing import Any, Final
 
-from dataprep.remote.cache import MANIFEST, fetch, look
+from dataprep.remote.cache import MANIFEST, fetch, fill, look
 from dataprep.remote.process import socket_address
 from dataprep.remote.raw import list_objects
 from dataprep.remote.store import Store
@@ -92,4 +92,4 @@ if __name__ == "__main__":
         return found
 
     looking: dict[str, _Answer] = {"list": list_objects, "look": look, "manifest": _manifest}
-    serve({**looking, "read": _read, "fetch": fetch, "prefetch": _prefetch})
+    serve({**looking, "read": _read, "fetch": fetch, "fill": fill, "prefetch": _prefetch})

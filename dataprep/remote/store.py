@@ -12,10 +12,12 @@ import re
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -99,6 +101,11 @@ class Store:
     """
 
     def __init__(self, address: str) -> None:
+        if address.startswith("hf://"):
+            raise UsageError(
+                "the Hugging Face hub has a program of its own: hf upload ORG/NAME OUT "
+                "--repo-type dataset, best of --sink parquet, with dataprep card OUT before"
+            )
         if _ADDRESS.fullmatch(address) is None:
             raise UsageError(
                 f"{printable(address)} is no place in a bucket; expected s3://BUCKET/PREFIX, "
@@ -143,6 +150,18 @@ class Store:
             return self._tried(path, find, absent=True)
         except FileNotFoundError:
             return None
+
+    def table_at(self, path: str, sha256: str) -> str:
+        """Where a table is that has this hash; while a set grows, under a name of its own.
+
+        So who reads the old manifest finds the old table, and who reads the new one the new.
+
+        Raises:
+            RemoteError: the store does not answer, or refuses.
+        """
+        found, own = self.find(path), own_name(path, sha256)
+        as_said = found is not None and found.sha256 in ("", sha256)
+        return path if as_said or self.find(own) is None else own
 
     def read(self, path: str) -> bytes | None:
         """A whole small object; None if there is none.
@@ -259,6 +278,18 @@ class Store:
         # The answer to one's own first try may have been lost.
         return self._tried(path, put) or self.read(path) == data
 
+    def delete(self, paths: Sequence[str]) -> None:
+        """Delete objects.
+
+        Raises:
+            RemoteError: the store does not answer, or refuses.
+        """
+        import obstore
+
+        for path in paths:
+            with suppress(FileNotFoundError):
+                self._tried(path, partial(obstore.delete, paths=path), absent=True)
+
     def _open(self) -> None:
         from obstore.store import from_url
 
@@ -274,6 +305,8 @@ class Store:
         try:
             self._store = opened(retry_config={"max_retries": 0})
             self._patient = opened()  # for uploads, whose parts it sends again by itself
+        except UsageError:
+            raise
         except Exception as error:
             raise self._explained("opened", error) from error
 
@@ -324,6 +357,12 @@ class Store:
         elif isinstance(error, (PermissionDeniedError, UnauthenticatedError)) or _lacks(error):
             advice = f"set {_VARIABLES[scheme]}"
         return RemoteError(f"{scheme}://{printable(rest)}: {printable(path)}: {reason}; {advice}")
+
+
+def own_name(path: str, sha256: str) -> str:
+    """A file's name that no other content has."""
+    name, dot, suffix = path.rpartition(".")
+    return f"{name}-{sha256[:16]}{dot}{suffix}"
 
 
 def _may_pass(error: Exception) -> bool:

@@ -84,7 +84,7 @@ def test_a_changed_object_stops_the_run(raw: Path, bucket: Any, tmp_path: Path) 
 
     laid_out = module.laid_out(address, tmp_path / "place")
     archive = sorted(raw.glob("*/*.tar"))[0].relative_to(raw)
-    bucket.Object(f"raw/{archive}").put(Body=(raw / archive).read_bytes() + bytes(10240))
+    bucket.Object(f"raw/{archive}").put(Body=(raw / archive).read_bytes() + bytes(512))
     found = module.bucket_at(str(laid_out))
     assert found is not None
     with pytest.raises(RemoteError, match="somebody has changed the object"):
