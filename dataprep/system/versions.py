@@ -31,7 +31,7 @@ def upgrade(versions: object) -> str:
     theirs = str(versions.get("dataprep")) if isinstance(versions, dict) else ""
     if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9}){1,3}[a-z0-9.+]{0,40}", theirs):
         return ""
-    if _release(theirs) <= _release(__version__):
+    if release(theirs) <= release(__version__):
         return ""
     return (
         f"dataprep {theirs} wrote it, and this is {__version__}: "
@@ -39,5 +39,6 @@ def upgrade(versions: object) -> str:
     )
 
 
-def _release(version: str) -> list[int]:
+def release(version: str) -> list[int]:
+    """The numbers of a version: 1, 2 and 3 of 1.2.3rc1."""
     return [int(number) for number in re.findall(r"^[0-9]+|(?<=\.)[0-9]+", version)][:3]
