@@ -92,7 +92,7 @@ def _refused(
     data: bytes, kind: type[msgspec.Struct], place: object, remedy: str, error: Exception
 ) -> DatasetError:
     """What to tell of bytes that are no document: the first thing that is wrong, and where."""
-    named, expected = _Named(), str(kind.__struct_config__.tag)
+    named, expected = _Named("dataprep-"), str(kind.__struct_config__.tag)
     with suppress(ValueError, RecursionError):  # which is told below
         named = msgspec.json.decode(data, type=_Named)
     found = named.format
@@ -109,7 +109,7 @@ def _refused(
 class _Named(msgspec.Struct):
     """What a file of any version says of itself, whatever else is in it."""
 
-    format: str = "dataprep-"
+    format: str = ""
     versions: object = None
     sha256: object = None
 

@@ -53,20 +53,27 @@ def test_it_is_small_and_knows_nothing_of_dataprep() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_it_reads(name: str) -> None:
+def test_it_reads_the_images(name: str) -> None:
     out, before = PLACE / name, hashes(PLACE / name)
-    done = run(out)
-    assert (done.returncode, done.stderr) == (0, "")
-    found, read = map(int, re.findall(r"\d+", done.stdout))
-    assert read == (found if manifest_of(out)["sink"]["name"] in READ else 0)
     rows = list(reader().records(out))
-    assert len(rows) == found > 0
+    assert rows
     for row, image in rows:
+        assert (image is not None) == (manifest_of(out)["sink"]["name"] in READ)
         if image is not None:
             assert xxhash.xxh3_128_hexdigest(image) == row["xxh3"]
     assert hashes(out) == before
 
 
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", NAMES)
+def test_it_runs(name: str) -> None:
+    done = run(PLACE / name)
+    assert (done.returncode, done.stderr) == (0, "")
+    found, read = map(int, re.findall(r"\d+", done.stdout))
+    assert read == (found if manifest_of(PLACE / name)["sink"]["name"] in READ else 0)
+
+
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["0.1.0/tfrecord", "0.1.0/hdf5-caffe"])
 def test_it_notices_any_other_byte(name: str, tmp_path: Path) -> None:
     for path in sorted(it for it in (PLACE / name).rglob("*") if it.is_file()):
