@@ -45,7 +45,7 @@ def with_parts(page: Path) -> str:
         "part": [FIELDS, *_rows(state.Part)],
         "records": [
             _table("column", "type", "what it is"),
-            *(f"| `{name}` | {kind} | {said} |\n" for name, (kind, said) in RECORDS.items()),
+            *(f"| `{name}` | `{kind}` | {said} |\n" for name, (kind, said) in RECORDS.items()),
         ],
         "names": [_table(*NAMES), *_names()],
     }
