@@ -1,4 +1,4 @@
-"""Write docs/{commands,api}.md and the manifest's schema: ``python -m tests.regenerate_docs``."""
+"""Write docs/{commands,api,format}.md and a JSON Schema: ``python -m tests.regenerate_docs``."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from dataprep.api.options import compact_options, convert_options, prepare_optio
 from dataprep.cli import command
 from dataprep.cli.help import HELP_ALL
 from dataprep.plugins import dataset_class
+from tests.format_page import with_parts
 from tests.option_types import option_types
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -49,6 +50,7 @@ def pages() -> dict[Path, str]:
         DOCS / "commands.md": _COMMANDS + "".join(_sections(context)),
         DOCS.parent / "dataprep" / "api" / "option_types.py": option_types(),
         DOCS / "api.md": _API + "".join(_members()),
+        DOCS / "format.md": with_parts(DOCS / "format.md"),
     }
 
 

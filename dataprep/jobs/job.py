@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
@@ -45,6 +46,11 @@ _OTHERS = 128
 
 SAMPLE = 32
 """How many images are converted to learn how much smaller they become."""
+
+
+def layout_versions(sink: Sink) -> dict[str, str]:
+    """Versions of what lays the files out; pyarrow does so with the table of records."""
+    return {"dataprep": __version__, "pyarrow": version("pyarrow"), **sink.versions()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +190,7 @@ class Job:
             "sink": SinkConfig(sink.name, dict(sink.config())),
             "examples": examples_of(self.info),
             "layout": self.request.layout,
-            "versions": {"dataprep": __version__, **codec_versions(), **sink.versions()},
+            "versions": {**codec_versions(), **layout_versions(sink)},
         }
 
     def estimate_bytes(self, pending: Sequence[ShardName], ratio: float | None = None) -> int:

@@ -15,7 +15,7 @@ from dataprep.images.dicom import BURNED_IN
 from dataprep.jobs.assigned import config_of, settle_cut
 from dataprep.jobs.commit import finished_shard
 from dataprep.jobs.engine import Engine, Reporter, Workers, working
-from dataprep.jobs.identity import claim, claim_generation, is_other_job
+from dataprep.jobs.identity import claim, claim_generation, is_other_job, other_versions
 from dataprep.jobs.index_parts import (
     IndexParts,
     check_unchanged,
@@ -165,6 +165,8 @@ def make(raw: RawData, request: Request, grown: SealedSet | None) -> SealedSet |
                 _report_changes(job, images, dataset, request, report)
             claim(job, identity, units, overwrite=request.overwrite)
         else:
+            if other := other_versions(grown, identity):
+                report(other)
             claim_generation(job, identity, units)
         token = digest_of([identity, units])
         if splits := job.unordered(token):

@@ -63,6 +63,24 @@ def test_what_differs_is_said(begun: Workspace, change: dict[str, Any], message:
     assert "\n" not in str(caught.value)
 
 
+def test_other_versions_are_no_resuming(begun: Workspace) -> None:
+    store_identity(begun, replace(IDENTITY, versions={"dataprep": "0.1.0", "lmdb": "1.7"}), UNITS)
+    later = replace(IDENTITY, versions={"dataprep": "0.2.0", "lmdb": "1.7"})
+    with pytest.raises(
+        DatasetError,
+        match=r"is being made with dataprep 0\.1\.0, now 0\.2\.0; .*"
+        "install those again to finish it, use another output directory, or --over",
+    ):
+        check_identity(begun, later, UNITS)
+    begun.manifest.write_text("{}")
+    with pytest.raises(
+        DatasetError, match=r"was made with dataprep 0\.1\.0, now .*: use it as it is,"
+    ):
+        check_identity(begun, later, UNITS)
+    with pytest.raises(DatasetError, match="use the same input and options"):
+        check_identity(begun, replace(later, seed=1), UNITS)
+
+
 def test_changed_raw_data_is_named(begun: Workspace) -> None:
     changed = replace(IDENTITY, input={"train": Input(3, 31, "b" * 32)})
     with pytest.raises(DatasetError, match="the raw data of train-b changed") as caught:
