@@ -68,10 +68,11 @@ class LocalFile(OpenFile):
         OSError: it cannot be opened.
     """
 
-    __slots__ = ("_descriptor",)
+    __slots__ = ("_descriptor", "_mtime")
 
     def __init__(self, path: str) -> None:
         self._descriptor = open_descriptor(path)
+        self._mtime = -1
 
     @property
     def size(self) -> int:
@@ -80,8 +81,10 @@ class LocalFile(OpenFile):
 
     @property
     def mtime(self) -> int:
-        """See `OpenFile.mtime`."""
-        return os.fstat(self._descriptor).st_mtime_ns
+        """See `OpenFile.mtime`; as of when it was first asked for, since some have to ask far."""
+        if self._mtime < 0:
+            self._mtime = os.fstat(self._descriptor).st_mtime_ns
+        return self._mtime
 
     def read_some(self, offset: int, size: int) -> bytes:
         """See `OpenFile.read_some`."""
