@@ -203,6 +203,11 @@ def open_container(raw: str | Path, container: str, *, ahead: bool = False) -> O
     return LocalFile(path)
 
 
+def is_in_bucket(raw: str | Path) -> bool:
+    """Whether files of raw data are read from a bucket."""
+    return _bucket_at(str(raw)) is not None
+
+
 @lru_cache(maxsize=8)
 def _bucket_at(raw: str) -> Bucket | None:
     return bucket_at(raw)

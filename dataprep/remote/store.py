@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -42,11 +42,12 @@ _NO_CREDENTIALS: Final = (
     *("redential", "169.254.169.254", "metadata.google", "Account must be", "Unauthorized"),
 )
 _EXPIRED: Final = re.compile(r"ExpiredToken|RequestExpired|TokenRefreshRequired|token.*expired")
-_FINAL: Final = re.compile(r"\b4(0[0-79]|1\d|2[0-8])\b")  # statuses that come again: not 408, 429
+# Statuses that come again: not 408 and 429. How long the request took stands there, too.
+_FINAL: Final = re.compile(r"status code: 4(0[0-79]|1\d|2[0-8])\b")
 _CHUNK: Final = 8 << 20  # bytes of a part of an upload
 _HASH: Final = "sha256"  # what an object's metadata call it
 _AT_ONCE: Final = 4  # requests for one object
-_TRIES: Final = 10
+_TRIES, _FIRST = 10, 4
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 15.0  # seconds, before what failed is tried again
 # A stalled body ends by the second; the third is for all of a part at 70 KB/s.
 _TIMEOUTS: Final = {"connect_timeout": "10s", "read_timeout": "30s", "timeout": "120s"}
@@ -119,6 +120,7 @@ class Store:
             ) from error
         self.address = address.rstrip("/")
         self.retried = 0
+        self._answered = False
         self._turn = threading.Lock()
         self._open()
 
@@ -321,20 +323,26 @@ class Store:
         """
         from obstore.exceptions import BaseError
 
-        for tried in range(1, _TRIES + 1):
+        for tried in count(1):
             used = self._store
             try:
-                return act(used)
+                found = act(used)
             except (BaseError, OSError, ValueError) as error:
                 if absent and isinstance(error, FileNotFoundError):
+                    self._answered = True
                     raise
                 expired = _EXPIRED.search(str(error)) is not None
-                if tried == _TRIES or not (expired or _may_pass(error)):
+                # Where nothing has ever answered, the address may be wrong.
+                most = _TRIES if self._answered or "sending request" not in str(error) else _FIRST
+                if tried == most or not (expired or _may_pass(error)):
                     raise self._explained(path, error) from error
                 with self._turn:
                     self.retried += 1
                     if expired and self._store is used:
                         self._open()  # asks for credentials anew
+            else:
+                self._answered = True
+                return found
             pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0**tried)
             time.sleep(random.uniform(pause / 4, pause))  # noqa: S311  # so that not all come at once
         raise AssertionError
@@ -369,7 +377,7 @@ def _may_pass(error: Exception) -> bool:
     """Whether a later try may succeed: the network's trouble, and the store's own."""
     from obstore.exceptions import GenericError
 
-    status = _FINAL.search(str(error)) if "status" in str(error) else None
+    status = _FINAL.search(str(error))
     wrong = "builder error" in str(error)  # an address without TLS, say, where that is not allowed
     gone = isinstance(error, FileNotFoundError)
     final = wrong or gone or status or _lacks(error)

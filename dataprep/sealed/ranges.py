@@ -8,6 +8,7 @@ compared again: so a hole in a file, or what a power cut left, is only downloade
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple, TypeVar
 
 import xxhash
@@ -79,7 +80,8 @@ def read_few(
 
     found = {number: look(number) for number in numbers}
     if lacking := [number for number, one in found.items() if one is None]:
-        cache.fill(data, [reader.span(number) for number in lacking])
+        with suppress(FileNotFoundError):  # the shard is here, whole, and damaged since
+            cache.fill(data, [reader.span(number) for number in lacking])
         found |= {number: look(number) for number in lacking}
     examples = []
     for number in numbers:
