@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from itertools import count, islice
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -323,7 +323,9 @@ class Store:
         """
         from obstore.exceptions import BaseError
 
-        for tried in count(1):
+        tried = 0
+        while True:
+            tried += 1
             used = self._store
             try:
                 found = act(used)
@@ -334,7 +336,7 @@ class Store:
                 expired = _EXPIRED.search(str(error)) is not None
                 # Where nothing has ever answered, the address may be wrong.
                 most = _TRIES if self._answered or "sending request" not in str(error) else _FIRST
-                if tried == most or not (expired or _may_pass(error)):
+                if tried >= most or not (expired or _may_pass(error)):
                     raise self._explained(path, error) from error
                 with self._turn:
                     self.retried += 1
@@ -345,7 +347,6 @@ class Store:
                 return found
             pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0**tried)
             time.sleep(random.uniform(pause / 4, pause))  # noqa: S311  # so that not all come at once
-        raise AssertionError
 
     def _explained(self, path: str, error: Exception) -> RemoteError:
         """In one line what a store refuses, and what to do."""
