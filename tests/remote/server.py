@@ -30,17 +30,19 @@ from typing import Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 from xml.sax.saxutils import escape
 
-READ: Final = ("busy", "many", "error", "expired", "slow", "stale", "cut", "short", "flip")
-WRITE: Final = ("busy", "many", "error", "expired", "slow", "lost", "cut", "flip")
-LIST: Final = ("busy", "many", "error", "expired", "slow", "lie")
-KINDS: Final = tuple(sorted({*READ, *WRITE, *LIST}))
-_HEAD: Final = READ[:6]
+_ALL: Final = ("busy", "many", "error", "expired", "slow")
+_HEAD: Final = (*_ALL, "stale")
+_READ: Final = (*_HEAD, "cut", "stall", "short", "flip")
+_WRITE: Final = (*_ALL, "lost", "cut", "stall", "flip")
+_LIST: Final = (*_ALL, "omit", "repeat")
+KINDS: Final = tuple(sorted({*_READ, *_WRITE, *_LIST}))
 _REFUSALS: Final = {
     "busy": (503, "SlowDown"),
     "many": (429, "TooManyRequests"),
     "error": (500, "InternalError"),
     "expired": (400, "ExpiredToken"),
 }
+_CUTS: Final = ("cut", "stall")
 _LONGEST_BURST: Final = 4  # of the same answer to the same request
 _DAY: Final = "Thu, 26 Nov 2026 00:00:00 GMT"
 _DAY_LISTED: Final = "2026-11-26T00:00:00.000Z"
@@ -55,12 +57,13 @@ class Faults:
         rate: of requests that meet a fault.
         kinds: ``busy`` and ``many``: 503 and 429 in bursts; ``error``: 500, of a write perhaps
             after it; ``lost``: no answer after a write; ``cut``: a connection that is reset, in
-            mid-body or before a write; ``short``: fewer bytes than the object has, with the
-            Content-Length of those; ``flip``: a bit; ``stale``: the version before, or none;
-            ``slow``: a late first byte; ``expired``: ExpiredToken; ``lie``: a LIST that leaves
-            keys out or repeats them.
+            mid-body or before a write; ``stall``: the same, and nobody says so; ``short``: fewer
+            bytes than the object has, with the Content-Length of those; ``flip``: a bit;
+            ``stale``: the version before, or none; ``slow``: a late first byte; ``expired``:
+            ExpiredToken; ``omit`` and ``repeat``: keys in a LIST.
         expired: access keys that are.
         seconds: how late a first byte may be.
+        stalled: seconds until a stalled connection is reset.
     """
 
     seed: int = 0
@@ -68,6 +71,7 @@ class Faults:
     kinds: tuple[str, ...] = KINDS
     expired: tuple[str, ...] = ()
     seconds: float = 0.05
+    stalled: float = 30.0
 
 
 @dataclass(frozen=True)
@@ -149,8 +153,8 @@ class Handler(BaseHTTPRequestHandler):
         # An upload's name is another one each time.
         asked = sorted(name for name in self.query if name in ("uploads", "uploadId", "list-type"))
         request = " ".join((*words, *asked, self.headers.get("Range", "")))
-        usual = {"GET": LIST if listing else READ, "HEAD": _HEAD}
-        self.fault, self.draw = self.state.drawn(request, usual.get(self.command, WRITE))
+        usual = {"GET": _LIST if listing else _READ, "HEAD": _HEAD}
+        self.fault, self.draw = self.state.drawn(request, usual.get(self.command, _WRITE))
         self.line: list[object] = [request, 0, 0, self.fault]
         with self.state.turn:
             self.state.log.append(self.line)
@@ -164,7 +168,7 @@ class Handler(BaseHTTPRequestHandler):
             return self._refuse(*_REFUSALS[self.fault])
         if self.command in ("GET", "HEAD"):
             return self._list() if listing else self._read()
-        return self._cut() if self.fault == "cut" else self._write(body)
+        return self._cut() if self.fault in _CUTS else self._write(body)
 
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = do  # noqa: N815  # as http.server has them
 
@@ -204,7 +208,7 @@ class Handler(BaseHTTPRequestHandler):
         if self.command == "HEAD":
             return self._send(status, {**headers, "Content-Length": str(end - start)})
         sent = end
-        if self.fault in ("short", "cut") and end > start:
+        if self.fault in ("short", *_CUTS) and end > start:
             sent = self.draw.randrange(start, end)
         stated = sent if self.fault == "short" else end
         self._begin(status, {**headers, "Content-Length": str(stated - start)}, sent - start)
@@ -215,7 +219,7 @@ class Handler(BaseHTTPRequestHandler):
                 self.wfile.write(data)
             while start < sent and self.fault != "flip":
                 start += os.sendfile(self.connection.fileno(), file.fileno(), start, sent - start)
-        return self._cut() if self.fault == "cut" else None
+        return self._cut() if self.fault in _CUTS else None
 
     def _list(self) -> None:
         """ListObjectsV2."""
@@ -238,7 +242,8 @@ class Handler(BaseHTTPRequestHandler):
             f"<KeyCount>{len(page)}</KeyCount>",
         ]
         for name, each in page:
-            times = self.draw.randrange(3) if self.fault == "lie" else 1
+            some = self.draw.random() < 0.5
+            times = 1 + (some and self.fault == "repeat") - (some and self.fault == "omit")
             if each is None:
                 line = f"<CommonPrefixes><Prefix>{escape(name)}</Prefix></CommonPrefixes>"
             else:
@@ -344,6 +349,8 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def _cut(self) -> None:
+        if self.fault == "stall":
+            time.sleep(self.state.faults.stalled)
         self.close_connection = True
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.connection.close()

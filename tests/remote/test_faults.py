@@ -1,6 +1,6 @@
 """Seeded schedules of faults: never a wrong byte, never a hang, and the rerun completes.
 
-``python -m tests.remote.test_faults push stage open --schedules 1000`` runs many, and ``--first
+``python -m tests.remote.test_faults push stage open raw --schedules 1000`` runs many, and ``--first
 NUMBER --schedules 1`` one again.
 """
 
@@ -47,6 +47,11 @@ _SECONDS: Final = 120.0  # of a schedule; those that end have taken a tenth of i
 _RATES: Final = (0.02, 0.1, 0.3, 0.6, 0.9)
 
 
+# Nobody knows what raw data there should be, nor their hashes.
+_UNSEEN: Final = {"raw": ("flip", "omit")}
+_FORMS: Final = ("", "tar", "zip", "gztar")
+
+
 # What a schedule is
 
 
@@ -64,7 +69,8 @@ class Schedule:
     @property
     def faults(self) -> Faults:
         draw = self.draw
-        kinds = KINDS if draw.random() < 0.3 else draw.sample(KINDS, draw.randint(1, 4))
+        possible = [kind for kind in KINDS if kind not in _UNSEEN.get(self.job, ())]
+        kinds = possible if draw.random() < 0.3 else draw.sample(possible, draw.randint(1, 4))
         return Faults(self.number, draw.choice(_RATES), tuple(kinds))
 
     def __str__(self) -> str:
@@ -216,6 +222,28 @@ def open_(schedule: Schedule, truth: Truth, sets: Path, place: Path) -> str:
     return said
 
 
+def raw(schedule: Schedule, truth: Truth, sets: Path, place: Path) -> str:
+    """Images one by one, or in archives, made a set of."""
+    form = schedule.draw.choice(_FORMS)
+    there, expected = sets / f"raw-{form}", contents(sets / f"made-{form}")
+    for path in sorted(there.rglob("*")):
+        if path.is_file():
+            truth.put(path.relative_to(there).as_posix(), path.read_bytes()[::-1])
+            truth.put(path.relative_to(there).as_posix(), path.read_bytes())
+    truth.set(schedule.faults)
+    said = _one_line(lambda: make_of(_ADDRESS, place / "out"))
+    truth.set(Faults())
+    require(said != "" or contents(place / "out") == expected, "another set was made")
+    again = _one_line(lambda: make_of(_ADDRESS, place / "out"))
+    require(not again, f"the rerun ended with: {again}")
+    require(contents(place / "out") == expected, "the rerun made another set")
+    return said
+
+
+def make_of(raw: str | Path, out: Path) -> None:
+    dataprep.prepare("folder", raw_data_dir=raw, local_scratch_dir=out, num_shards=2, workers=1)
+
+
 def _fill(truth: Truth, sets: Path) -> None:
     """The set there, and before it another one of the same names."""
     for path, data in contents(sets / "one").items():
@@ -235,7 +263,7 @@ def _one_line(act: Callable[[], object]) -> str:
     return ""
 
 
-JOBS: Final = {"push": push, "stage": stage, "open": open_}
+JOBS: Final = {"push": push, "stage": stage, "open": open_, "raw": raw}
 
 
 # Running them
@@ -259,6 +287,7 @@ def hasten() -> None:
     import obstore.store
 
     store._FIRST_PAUSE, store._LONGEST_PAUSE = 0.005, 0.02
+    store._TIMEOUTS["read_timeout"] = "1s"
     from_url = obstore.store.from_url
     pauses = {"init_backoff": timedelta(milliseconds=5), "max_backoff": timedelta(milliseconds=20)}
 
@@ -307,7 +336,13 @@ def make_sets(place: Path) -> None:
     """``one``, of a shard in several parts; ``grown`` out of it; and ``other``, unrelated."""
     from tests.datasets.packing import ones, write_folders
     from tests.remote.test_push import large
+    from tests.remote.test_raw import pack_classes
 
+    for form in _FORMS:
+        write_folders(place / f"raw-{form}", ones())
+        if form:
+            pack_classes(place / f"raw-{form}", form)
+        make_of(place / f"raw-{form}", place / f"made-{form}")
     raw = place / "raw"
     write_folders(raw, ones(24))
     (raw / "train" / "bakery" / "large.jpg").write_bytes(large())
