@@ -51,6 +51,7 @@ _CHUNK: Final = 8 << 20  # bytes of a part of an upload
 _HASH: Final = "sha256"  # what an object's metadata call it
 _AT_ONCE: Final = 4  # requests for one object
 _TRIES, _FIRST = 10, 4
+_UPLOADS: Final = 4  # of a file, each of whose requests is tried for three minutes
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 15.0  # seconds, before what failed is tried again
 # A stalled body ends by the second; the third is for all of a part at 70 KB/s.
 _TIMEOUTS: Final = {"connect_timeout": "10s", "read_timeout": "30s", "timeout": "120s"}
@@ -269,7 +270,7 @@ class Store:
             attributes: Any = {_HASH: sha256}
             obstore.put(self._patient, path, pieces(), attributes=attributes, chunk_size=_CHUNK)
 
-        self._tried(path, put)
+        self._tried(path, put, most=_UPLOADS)
 
     def commit(self, path: str, data: bytes, sha256: str, before: RemoteObject | None) -> bool:
         """Put a small object there if nothing has changed it meanwhile.
@@ -331,9 +332,14 @@ class Store:
             raise self._explained("opened", error) from error
 
     def _tried(
-        self, path: str, act: Callable[[ObjectStore], _Result], *, absent: bool = False
+        self,
+        path: str,
+        act: Callable[[ObjectStore], _Result],
+        *,
+        absent: bool = False,
+        most: int = _TRIES,
     ) -> _Result:
-        """Do it, and again while what fails may pass.
+        """Do it, and again while what fails may pass; `most` times.
 
         Raises:
             FileNotFoundError: there is no such object, and it may be `absent`.
@@ -353,8 +359,8 @@ class Store:
                     raise
                 expired = _EXPIRED.search(str(error)) is not None
                 # Where nothing has ever answered, the address may be wrong.
-                most = _TRIES if self._answered or "sending request" not in str(error) else _FIRST
-                if tried >= most or not (expired or _may_pass(error)):
+                silent = not self._answered and "sending request" in str(error)
+                if tried >= (_FIRST if silent else most) or not (expired or _may_pass(error)):
                     raise self._explained(path, error) from error
                 with self._turn:
                     self.retried += 1

@@ -64,6 +64,7 @@ class Faults:
         expired: access keys that are.
         seconds: how late a first byte may be.
         stalled: seconds until a stalled connection is reset.
+        last: the number of the last request that is answered; 0: there is none.
     """
 
     seed: int = 0
@@ -72,6 +73,7 @@ class Faults:
     expired: tuple[str, ...] = ()
     seconds: float = 0.05
     stalled: float = 30.0
+    last: int = 0
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,8 @@ class State:
         with self.turn:
             self.times[request] += 1
             draw = random.Random(f"{self.faults.seed}/{request}/{self.times[request]}")
+            if 0 < self.faults.last < self.times.total():
+                return "gone", draw
             kind, left = self.bursts.pop(request, ("", 0))
             possible = [kind for kind in self.faults.kinds if kind in kinds]
             if not left and possible and draw.random() < self.faults.rate:
@@ -158,6 +162,8 @@ class Handler(BaseHTTPRequestHandler):
         self.line: list[object] = [request, 0, 0, self.fault]
         with self.state.turn:
             self.state.log.append(self.line)
+        if self.fault == "gone":
+            return self._cut()
         key = re.search(r"Credential=([^/]+)/", self.headers.get("Authorization", ""))
         if key and key[1] in self.state.faults.expired:
             return self._refuse(400, "ExpiredToken")

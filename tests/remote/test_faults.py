@@ -44,7 +44,7 @@ from tests.remote.server import KINDS, Faults
 
 _ADDRESS: Final = "s3://bucket/sets/one"
 _PREFIX: Final = "bucket/sets/one"
-_SECONDS: Final = 120.0  # of a schedule; those that end have taken a tenth of it at most
+_SECONDS: Final = 300.0  # of a schedule; those that end have taken a third of it at most
 _RATES: Final = (0.02, 0.1, 0.3, 0.6, 0.9)
 
 
@@ -72,11 +72,14 @@ class Schedule:
         draw = self.draw
         possible = [kind for kind in KINDS if kind not in _UNSEEN.get(self.job, ())]
         kinds = possible if draw.random() < 0.3 else draw.sample(possible, draw.randint(1, 4))
-        return Faults(self.number, draw.choice(_RATES), tuple(kinds))
+        rate = draw.choice(_RATES)
+        last = draw.randint(1, 80) if draw.random() < 0.3 else 0
+        return Faults(self.number, rate, tuple(kinds), last=last)
 
     def __str__(self) -> str:
         faults = self.faults
-        return f"{self.job} {self.number} ({faults.rate:.0%} {', '.join(faults.kinds)})"
+        last = f"; the end at request {faults.last}" if faults.last else ""
+        return f"{self.job} {self.number} ({faults.rate:.0%} {', '.join(faults.kinds)}{last})"
 
 
 class ViolationError(Exception):
