@@ -22,12 +22,7 @@ from dataprep.jobs.engine import Engine, Reporter, working
 from dataprep.jobs.identity import CONVERTED, claim, identity_of
 from dataprep.jobs.job import Job, SplitJob, choose_shard_count, describe_splits, kept_info
 from dataprep.jobs.lock import Lease
-from dataprep.jobs.request import (
-    ConvertRequest,
-    absolute,
-    check_splits,
-    recipe_for,
-)
+from dataprep.jobs.request import ConvertRequest, absolute, check_splits, recipe_for
 from dataprep.jobs.seal import seal
 from dataprep.jobs.sealed_images import SealedImages, Source
 from dataprep.jobs.selected import lineage, take
@@ -38,10 +33,7 @@ from dataprep.sinks import DatasetInfo
 from dataprep.system.messages import counted, sized
 from dataprep.system.state_files import digest_of
 from dataprep.tables.records import RecordsTable
-from dataprep_schemas.manifest import (
-    Identity,
-    Manifest,
-)
+from dataprep_schemas.manifest import Identity, Manifest
 from dataprep_schemas.tables import OwnKind
 
 if TYPE_CHECKING:

@@ -16,14 +16,7 @@ from dataprep.datasets.raw_directory import leads_out
 from dataprep.errors import DataprepError, ImageError
 from dataprep.images import Prepared, Recipe, prepare
 from dataprep.jobs.commit import rejected_images
-from dataprep.jobs.job import (
-    SAMPLE,
-    Job,
-    Made,
-    OwnValue,
-    Rejected,
-    map_in_order,
-)
+from dataprep.jobs.job import SAMPLE, Job, Made, OwnValue, Rejected, map_in_order
 from dataprep.sinks import DatasetInfo, ShardName
 from dataprep.sinks.example import Example
 from dataprep.system.messages import counted

@@ -25,14 +25,7 @@ from typing import Any, ClassVar
 from typing_extensions import override
 
 from dataprep.errors import SinkError
-from dataprep.sinks import (
-    Layout,
-    PlainSink,
-    Record,
-    ShardName,
-    WrittenFile,
-    webdataset_sample,
-)
+from dataprep.sinks import Layout, PlainSink, Record, ShardName, WrittenFile, webdataset_sample
 from dataprep.sinks.example import DatasetInfo, Example
 from dataprep.sinks.reference_readers import import_reader
 from dataprep.sinks.stream import StreamReader, StreamWriter
