@@ -29,7 +29,7 @@ from dataprep.system.job_limits import usable_cores
 from dataprep.system.messages import counted
 from dataprep_pipelines.failures import FailureLog
 from dataprep_pipelines.progress import Paced, RoundWatch
-from dataprep_pipelines.runners import Engine, Parallelism, RunningEngine
+from dataprep_pipelines.runners import Engine, Parallelism, Round, RunningEngine
 from dataprep_pipelines.runners.named import check, started
 from dataprep_pipelines.scan import Scan, ScanIntoIndex, scan_at_once
 from dataprep_pipelines.tasks import TaskSpec, WorkerRequirements, task_file
@@ -130,13 +130,9 @@ class RunningWorkers:
                 with task_file(scan, self.lease, self.requirements, "scan") as spec:
                     processes = min(self.chosen.workers, len(left)) if local else 1
                     alone = local and not self.chosen.beam_options
-                    self.engine.run(
-                        left,
-                        ScanIntoIndex(spec, self.failures),
-                        Parallelism(processes, without_beam=alone),
-                        watch=watch,
-                        failures=self.failures,
-                    )
+                    parallelism = Parallelism(processes, without_beam=alone)
+                    work = ScanIntoIndex(spec, self.failures)
+                    self.engine.run(Round(left, work, parallelism, watch, self.failures))
             count()
         finally:
             self.reporter.finished()
@@ -210,7 +206,7 @@ class RunningWorkers:
         watch = RoundWatch(job, failures, self.reporter, most_failed)
         work = WriteShard(spec, parallelism, failures)
         try:
-            self.engine.run(shards, work, parallelism, watch=Paced(watch.look), failures=failures)
+            self.engine.run(Round(shards, work, parallelism, Paced(watch.look), failures))
             watch.count()
         finally:
             self.reporter.finished()
