@@ -20,7 +20,14 @@ from dataprep.errors import DatasetError, UsageError
 from dataprep.images import Recipe
 from dataprep.jobs.engine import Engine, Reporter, working
 from dataprep.jobs.identity import CONVERTED, claim, identity_of
-from dataprep.jobs.job import Job, SplitJob, choose_shard_count, describe_splits, kept_info
+from dataprep.jobs.job import (
+    Job,
+    SplitJob,
+    choose_shard_count,
+    describe_splits,
+    kept_info,
+    split_job,
+)
 from dataprep.jobs.lock import Lease
 from dataprep.jobs.request import ConvertRequest, absolute, check_splits, recipe_for
 from dataprep.jobs.seal import seal
@@ -179,13 +186,7 @@ def _plan(
     else:
         check_splits(request.num_shards, changed.input)
         splits = tuple(
-            SplitJob(
-                name=name,
-                shards=choose_shard_count(name, changed.input[name].images, request, info),
-                shuffle=changed.shuffle[name],
-                images=changed.input[name].images,
-                source_bytes=changed.input[name].bytes,
-            )
+            split_job(name, changed.input[name], changed.shuffle[name], request, info)
             for name in in_usual_order(changed.input)
         )
     decoded = any(source.sink.pixels != sink.pixels for source in sources)
@@ -206,10 +207,9 @@ def _plan(
     if recipe is None and changed is not None:
         image = replace(image, statistics="off")  # they are of other images
     return job, replace(
-        identity_of(manifest),
+        changed or identity_of(manifest),
         image=image,
         lineage=lineage(request, sources, image),
-        **({} if changed is None else changed.changes()),
         **job.output_identity(),
     )
 
@@ -344,10 +344,5 @@ def _split(manifest: Manifest, name: str, request: ConvertRequest, info: Dataset
     split = manifest.splits[name]
     same, usual = len(split.shards), request.load_sink().usual_shards
     like = same if 1 < same <= (usual or same) else None
-    return SplitJob(
-        name=name,
-        shards=choose_shard_count(name, split.records, request, info, like=like),
-        shuffle=manifest.shuffle[name],
-        images=split.records,
-        source_bytes=split.bytes,
-    )
+    shards = choose_shard_count(name, split.records, request, info, like=like)
+    return SplitJob(name, shards, manifest.shuffle[name], split.records, split.bytes)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -64,7 +64,10 @@ def claim(job: Job, identity: Identity, units: Mapping[str, str], *, overwrite: 
         remove_planned(workspace, job.lease)
     check_foreign_files(job, fresh=fresh)
     if fresh:
-        store_identity(workspace, identity, units, check=partial(check_held, job.lease))
+        # Before any file of it is there, even after a power cut.
+        stored = StoredJob(identity, dict(units), command=_command())
+        write_state(workspace.job, stored, flush=True, check=partial(check_held, job.lease))
+        sync_directory(workspace.private)
 
 
 def claim_generation(job: Job, identity: Identity, units: Mapping[str, str]) -> None:
@@ -117,23 +120,6 @@ def check_identity(workspace: Workspace, identity: Identity, units: Mapping[str,
         f"use the same input and options, {'--append if images are only new, ' * grows}"
         "another output directory, or --overwrite to start it anew"
     )
-
-
-def store_identity(
-    workspace: Workspace,
-    identity: Identity,
-    units: Mapping[str, str],
-    *,
-    check: Callable[[], object] = lambda: None,
-) -> None:
-    """Make the directory this job's, before any file of it is there, even after a power cut.
-
-    Args:
-        check: as for `dataprep.system.durable_files.rename`.
-    """
-    stored = StoredJob(identity, dict(units), command=_command())
-    write_state(workspace.job, stored, flush=True, check=check)
-    sync_directory(workspace.private)
 
 
 def store_grown(workspace: Workspace, manifest: Manifest) -> None:

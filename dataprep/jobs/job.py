@@ -24,7 +24,7 @@ from dataprep.sinks.example import Example
 from dataprep.system.messages import counted, sized, some_of
 from dataprep.tables import Box, Value
 from dataprep.version import __version__
-from dataprep_schemas.manifest import Shuffle, SinkConfig
+from dataprep_schemas.manifest import Input, Shuffle, SinkConfig
 from dataprep_schemas.state import CommitRecord
 
 if TYPE_CHECKING:
@@ -326,6 +326,14 @@ def choose_shard_count(
             f"{least} to {images}{why}, so that no shard is empty"
         )
     return asked
+
+
+def split_job(
+    name: str, found: Input, shuffle: Shuffle, request: OutputRequest, info: DatasetInfo
+) -> SplitJob:
+    """A split of these images; `choose_shard_count` says what it raises."""
+    shards = choose_shard_count(name, found.images, request, info)
+    return SplitJob(name, shards, shuffle, found.images, found.bytes)
 
 
 def describe_splits(job: Job, official: Mapping[str, int]) -> Iterator[str]:

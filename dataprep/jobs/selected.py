@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec.structs import replace
 
 from dataprep.errors import DatasetError, UsageError
+from dataprep.jobs.identity import identity_of
 from dataprep.jobs.request import ConvertRequest, usual_shuffle
+from dataprep.jobs.summary import is_split
 from dataprep.sealed.set import SealedSet
 from dataprep.sinks import DatasetInfo
 from dataprep.system.messages import counted, printable
@@ -18,32 +18,14 @@ from dataprep.system.state_files import digest_of, file_sha256
 from dataprep_schemas.manifest import (
     Ancestor,
     Excluded,
+    Identity,
     ImageRecipe,
-    Input,
     Selected,
-    Shuffle,
-    SplitName,
     Unmatched,
 )
 
 if TYPE_CHECKING:
     from dataprep.tables.database import Database
-
-
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """What a selection changes of the first data set's identity; a field is called like its own."""
-
-    seed: int
-    shuffle: Mapping[str, Shuffle]
-    classes_sha256: str
-    unmatched: Unmatched
-    excluded: Excluded | None
-    input: Mapping[str, Input]
-
-    def changes(self) -> dict[str, Any]:
-        """By the names of the fields."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}
 
 
 def take(
@@ -52,11 +34,11 @@ def take(
     info: DatasetInfo,
     database: Database,
     report: Callable[[str], None],
-) -> Taken | None:
+) -> Identity | None:
     """Make the tables of what is taken, and say how much that is.
 
     Returns:
-        What the selection changes; None if all is taken as it is.
+        The first data set's identity, as the selection changes it; None if all is taken as it is.
 
     Raises:
         UsageError: what is to be taken cannot be told.
@@ -92,7 +74,8 @@ def take(
     if chosen.relabel is not None:
         number = counted(tables.count_relabelled(database), "image")
         report(f"{number} with other labels (--relabel)")
-    return Taken(
+    return replace(
+        identity_of(manifest),
         seed=seed,
         shuffle={
             name: request.shuffle or manifest.shuffle.get(name) or usual_shuffle(name)
@@ -106,13 +89,11 @@ def take(
 
 
 def _check_split(name: str | None, split_by: str) -> None:
-    try:
-        msgspec.convert(name, SplitName)
-    except msgspec.ValidationError:
+    if not is_split(name):
         raise UsageError(
             f"--split_by {split_by}: {'an empty cell' if name is None else printable(name)!r} is "
             "no name of a split; leave those images out with --where, or choose another column"
-        ) from None
+        )
 
 
 def _both(before: Excluded | None, more: Excluded) -> Excluded:

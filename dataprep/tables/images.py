@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import pyarrow as pa
 from pyarrow.csv import write_csv
@@ -159,7 +159,7 @@ select what, count(*), list(key order by key)[:$shown] from changed group by wha
 
 
 @dataclass
-class Images:
+class Images(AbstractContextManager["Images"]):
     """The images of all parts; the database is opened when it is first needed.
 
     Attributes:
@@ -190,10 +190,6 @@ class Images:
     identifiers: Mapping[str, str] = field(default_factory=dict)
     _has_chosen: bool = field(default=False, init=False)
     _stack: ExitStack = field(default_factory=ExitStack, init=False)
-
-    def __enter__(self) -> Self:
-        """Nothing is opened yet."""
-        return self
 
     def __exit__(self, *exception: Any) -> None:  # noqa: PYI036  # handed on as they are
         """Close the database, and word its errors."""
