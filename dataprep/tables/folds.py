@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dataprep.tables.database import Database, rows
+from dataprep.tables.database import Database, make_table, rows
 
 NAME: Final = "fold"
 """Of the attribute."""
@@ -76,9 +76,7 @@ def number_folds(database: Database, folds: int, table: str, *, grows: bool) -> 
         some = [[names[label] for label in one or ()] for one in labels]
         numbers += balanced(some, images, before, folds)
     content = pa.table({"split": splits, "unit": units, NAME: pa.array(numbers, pa.int64())})
-    database.register("content", content)
-    database.execute("create temp table numbered as from content")
-    database.unregister("content")
+    make_table(database, "numbered", content)
     database.execute(
         f"create view folded as select images.split, key, numbered.fold from {table} as images "
         f"join numbered on numbered.split = images.split and numbered.unit = {_UNIT}"

@@ -17,7 +17,7 @@ from dataprep.system.durable_files import partial_path
 from dataprep.system.messages import printable
 from dataprep.tables.arrow import check_index
 from dataprep.tables.cut import StratifiedCut, cut_images
-from dataprep.tables.database import Database, column_list, open_database, rows, tables
+from dataprep.tables.database import Database, column_list, make_table, open_database, rows, tables
 from dataprep.tables.exclude import leave_out
 from dataprep.tables.folds import NAME as FOLD
 from dataprep.tables.folds import number_folds
@@ -256,9 +256,7 @@ class Images(AbstractContextManager["Images"]):
         kind = pa.list_(pa.string())
         labels = pa.array([labels for (labels,) in found], kind)
         table = pa.table({"labels": labels, "identifiers": pa.array(named, kind)})
-        database.register("content", table)
-        database.execute("create temp table known_labels as select * from content")
-        database.unregister("content")
+        make_table(database, "known_labels", table)
         database.execute(_IDENTIFIED)
 
     @property

@@ -22,7 +22,15 @@ import pyarrow as pa
 from dataprep.errors import DatasetError, UsageError
 from dataprep.system.messages import counted, printable, some_of
 from dataprep.system.regular_files import read_regular
-from dataprep.tables.database import Database, column_list, identifier, open_database, rows, tables
+from dataprep.tables.database import (
+    Database,
+    column_list,
+    identifier,
+    make_table,
+    open_database,
+    rows,
+    tables,
+)
 from dataprep.tables.exclude import leave_out
 from dataprep.tables.images import LEFT_OUT
 from dataprep.tables.questions import explained, sampled
@@ -156,9 +164,7 @@ def take(
         leave_out(database, chosen.exclude)
     labels, joined = "images.labels", ""
     if chosen.relabel is not None:
-        database.register("content", _read_labels(chosen.relabel, known))
-        database.execute("create temp table wanted as from content")
-        database.unregister("content")
+        make_table(database, "wanted", _read_labels(chosen.relabel, known))
         database.execute(_RELABELLED)
         _check_relabelled(database, chosen.relabel)
         labels, joined = "coalesce(relabelled.labels, images.labels)", _JOINED
