@@ -79,7 +79,6 @@ class Made(msgspec.Struct, frozen=True):
         attributes: what else is known of it, captions too, whether or not the format has a place
             for it.
         boxes: the bounding boxes in it, likewise.
-        measured: for the data set's statistics.
         looks: a small grey version of what was decoded, or the fingerprint of it.
     """
 
@@ -148,7 +147,6 @@ class Job:
             place for it.
         splits: how many shards and images each has.
         lease: what workers need to go on.
-        source: where the images are.
         remedy: what to do where there is no room for it.
     """
 

@@ -34,9 +34,7 @@ class RawImages:
     """Images of raw data, by container and offset: read, checked, and perhaps converted.
 
     Attributes:
-        raw: the raw directory.
         index: where the restart points of its gzip archives are.
-        recipe: what is done to them.
         named: whether the files of those that are rejected may be named.
     """
 

@@ -39,13 +39,10 @@ class _Row(NamedTuple):
     """A row of the order: where an image is in its set, and what is known of it.
 
     Attributes:
-        labels: that it is to have.
-        source: number of the set.
         number: of its row of that set's table of records.
         stored_key: its key there, if it is to have another.
         stored_labels: its labels there, likewise.
         kept: `dataprep.tables.records.KEPT_COLUMNS`.
-        own: the data set's own columns.
     """
 
     labels: tuple[int, ...]
@@ -80,12 +77,7 @@ class _Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A finished data set that images are taken from.
-
-    Attributes:
-        out: its directory.
-        manifest_sha256: of its manifest.
-    """
+    """A finished data set that images are taken from."""
 
     out: Path
     manifest_sha256: str
@@ -110,7 +102,6 @@ class SealedImages:
     """Images of finished data sets, by shard and position.
 
     Attributes:
-        sources: the sets.
         recipe: what is done to the images; None: they stay as they are.
         decoded: whether any are stored as files there and as pixels here, or the other way round.
         max_pixels: of an image that has to be decoded.

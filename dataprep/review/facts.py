@@ -28,9 +28,7 @@ class Histogram:
     """How a measure of the images is distributed.
 
     Attributes:
-        title: what is measured.
         edges: of the bins, one more than there are counts.
-        counts: of images.
         growing: whether each bin is wider than the one before by the same factor.
     """
 

@@ -38,13 +38,9 @@ _SIZE_LIMIT = 8**11
 _METADATA = re.compile(r"__[^/]*__(/|$)")  # what the webdataset library passes over
 
 
-def _plain_header() -> bytes:
-    member = tarfile.TarInfo("")
-    member.mode = 0o444
-    return member.tobuf(tarfile.USTAR_FORMAT)
-
-
-_PLAIN = _plain_header()
+_MEMBER = tarfile.TarInfo("")
+_MEMBER.mode = 0o444
+_PLAIN = _MEMBER.tobuf(tarfile.USTAR_FORMAT)
 # The checksum is that of the header with blanks in the checksum's own place.
 _PLAIN_SUM = sum(_PLAIN[:124]) + sum(_PLAIN[136:148]) + 8 * 0x20 + sum(_PLAIN[156:])
 

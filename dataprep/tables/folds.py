@@ -55,7 +55,6 @@ def number_folds(database: Database, folds: int, table: str, *, grows: bool) -> 
     """Make the view ``folded``: split, key and fold of the images of a table.
 
     Args:
-        folds: how many.
         table: which; it has the columns split, key, labels and group.
         grows: whether there is a table ``known``, with folds that are kept.
     """
@@ -101,7 +100,6 @@ def balanced(
         labels: of each group, the labels of all its images, each as often as it occurs.
         images: of each group, how many there are.
         known: the fold that it has already, if any; those come first.
-        folds: how many.
     """
     count = 1 + max((label for some in labels for label in some), default=-1)
     totals = np.bincount([label for some in labels for label in some], minlength=count)

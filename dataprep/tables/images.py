@@ -163,7 +163,6 @@ class Images(AbstractContextManager["Images"]):
     """The images of all parts; the database is opened when it is first needed.
 
     Attributes:
-        paths: the tables of the parts.
         scratch: a directory for what does not fit into memory.
         statuses: rows by status, of all parts.
         attributes: names of the data set's own columns.

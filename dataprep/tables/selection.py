@@ -129,7 +129,6 @@ def open_selection(
     """A database with the table ``recorded``: the images of finished sets, one after the other.
 
     Args:
-        found: their tables of records.
         scratch: a directory for what does not fit into memory.
         rows: about how many images there are.
         rejected: whether those that could not be used are among them.
@@ -263,11 +262,7 @@ def _read_labels(path: Path, known: Sequence[str]) -> pa.Table:
 
 
 def sample(database: Database, chosen: Selection, splits: Sequence[str], seed: int) -> None:
-    """Make the table ``chosen`` of `take`'s ``fresh``; call `number_label_sets` before.
-
-    Args:
-        splits: those that there are.
-    """
+    """Make the table ``chosen`` of `take`'s ``fresh``; call `number_label_sets` before."""
     database.execute("set variable splits = $splits", {"splits": [*splits]})
     if chosen.sample is None:
         database.execute("create view chosen as from fresh")
@@ -305,11 +300,7 @@ def excluded(database: Database) -> pa.Table:
 
 
 def recorded_columns(own: Sequence[str]) -> str:
-    """The columns of an order of recorded images, as SQL over ``chosen`` and ``label_sets``.
-
-    Args:
-        own: the data set's own columns.
-    """
+    """The columns of an order of recorded images, as SQL over ``chosen`` and ``label_sets``."""
     changed = {
         STORED_KEY: 'nullif("stored key", key) as "stored key"',
         STORED_LABELS: 'nullif("stored labels", numbers) as "stored labels"',

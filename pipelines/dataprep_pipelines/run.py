@@ -55,11 +55,7 @@ class Launcher:
         return self.chosen.is_local
 
     def check(self) -> None:
-        """Find out now whether the engine is installed and its options are right.
-
-        Raises:
-            UsageError: it is not, or they are not.
-        """
+        """See `dataprep.jobs.engine.Engine.check`."""
         check(self.chosen)
 
     @contextmanager
@@ -81,7 +77,6 @@ class RunningWorkers:
 
     Attributes:
         chosen: where they run, as the user asked for it.
-        engine: the same, running.
         requirements: what workers elsewhere must share with this process; None: there are none.
         lease: with which they know whether the run still holds its directory.
         failures: where they tell what went wrong.

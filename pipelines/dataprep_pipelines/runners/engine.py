@@ -72,7 +72,6 @@ class Parallelism:
         shards: written at the same time by a worker, each by a thread of its own.
         committed: shards that a worker flushes and commits meanwhile, in further threads.
         helpers: threads or processes that only convert images; 0 for none.
-        helper_processes: whether the helpers are processes.
         without_beam: whether it is done without Beam: a scan, or so little that it is done by the
             time Beam would be imported.
         pause: seconds to wait after a shard failed. A machine that fails fast would otherwise
@@ -99,8 +98,6 @@ class Round:
 
     Attributes:
         elements: what there is to do; nothing larger than a shard's name crosses Beam.
-        work: what is done with them.
-        parallelism: how many workers do it.
         watch: progress; may raise, which stops the run.
         failures: told when the run is to be stopped, so that workers elsewhere learn of it, and
             what a worker could not tell.

@@ -114,12 +114,7 @@ class LocalEngine(BeamEngine):
 
 
 class InProcesses(Work):
-    """Work that processes of this machine share, each taking from the queue what nobody else has.
-
-    Args:
-        work: what each of them does.
-        pool: the processes.
-    """
+    """Work that processes of this machine share: each takes from the queue what nobody else has."""
 
     def __init__(self, work: Work, pool: HelperProcesses) -> None:
         self._work = work
@@ -173,7 +168,6 @@ class WorkQueue:
     Attributes:
         path: where the launcher has that file open.
         name: of the file; the launcher's number may be another process's by then.
-        elements: all there are.
     """
 
     path: str
