@@ -207,9 +207,10 @@ def _plan(
     if recipe is None and changed is not None:
         image = replace(image, statistics="off")  # they are of other images
     return job, replace(
-        changed or identity_of(manifest),
+        identity_of(manifest),
         image=image,
         lineage=lineage(request, sources, image),
+        **({} if changed is None else changed._asdict()),
         **job.output_identity(),
     )
 

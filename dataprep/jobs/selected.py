@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
 from dataprep.errors import DatasetError, UsageError
-from dataprep.jobs.identity import identity_of
 from dataprep.jobs.request import ConvertRequest, usual_shuffle
 from dataprep.jobs.summary import is_split
 from dataprep.sealed.set import SealedSet
@@ -18,14 +17,26 @@ from dataprep.system.state_files import digest_of, file_sha256
 from dataprep_schemas.manifest import (
     Ancestor,
     Excluded,
-    Identity,
     ImageRecipe,
+    Input,
     Selected,
+    Shuffle,
     Unmatched,
 )
 
 if TYPE_CHECKING:
     from dataprep.tables.database import Database
+
+
+class Taken(NamedTuple):
+    """What a selection changes of the first data set's identity; a field is called like its own."""
+
+    seed: int
+    shuffle: Mapping[str, Shuffle]
+    classes_sha256: str
+    unmatched: Unmatched
+    excluded: Excluded | None
+    input: Mapping[str, Input]
 
 
 def take(
@@ -34,11 +45,11 @@ def take(
     info: DatasetInfo,
     database: Database,
     report: Callable[[str], None],
-) -> Identity | None:
+) -> Taken | None:
     """Make the tables of what is taken, and say how much that is.
 
     Returns:
-        The first data set's identity, as the selection changes it; None if all is taken as it is.
+        What the selection changes; None if all is taken as it is.
 
     Raises:
         UsageError: what is to be taken cannot be told.
@@ -74,8 +85,7 @@ def take(
     if chosen.relabel is not None:
         number = counted(tables.count_relabelled(database), "image")
         report(f"{number} with other labels (--relabel)")
-    return replace(
-        identity_of(manifest),
+    return Taken(
         seed=seed,
         shuffle={
             name: request.shuffle or manifest.shuffle.get(name) or usual_shuffle(name)
