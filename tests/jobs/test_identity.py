@@ -9,11 +9,13 @@ from msgspec.structs import replace
 
 from dataprep.errors import DatasetError
 from dataprep.images import Recipe
-from dataprep.jobs.identity import check_identity, store_identity
+from dataprep.jobs.identity import check_identity
 from dataprep.jobs.workspace import Workspace
 from dataprep.sealed.set import examples_of
 from dataprep.sinks import DatasetInfo
+from dataprep.system.state_files import write_state
 from dataprep_schemas.manifest import Identity, Input, SinkConfig, Unmatched
+from dataprep_schemas.state import StoredJob
 
 IDENTITY = Identity(
     dataset="folder",
@@ -38,7 +40,7 @@ UNITS = {"train-a": "1", "train-b": "2"}
 def begun(workspace: Workspace) -> Workspace:
     """Something is finished here."""
     assert check_identity(workspace, IDENTITY, UNITS)
-    store_identity(workspace, IDENTITY, UNITS)
+    write_state(workspace.job, StoredJob(IDENTITY, UNITS))
     (workspace.commits / "train-00000-of-00004.json").write_text("{}")
     return workspace
 
