@@ -1,4 +1,4 @@
-"""Write docs/{commands,api}.md and the manifest's schema: ``python -m tests.regenerate_docs``."""
+"""``python -m tests.regenerate_docs``: docs/{commands,api}.md, dataprep.1, the manifest's schema."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from dataprep.api.options import compact_options, convert_options, prepare_optio
 from dataprep.cli import command
 from dataprep.cli.help import HELP_ALL
 from dataprep.plugins import dataset_class
+from tests.manual import manual
 from tests.option_types import option_types
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -31,7 +32,8 @@ the fields of the class that the help names, which [api.md](api.md) describes. M
 stderr, and the exit code is the same.
 
 Your shell completes commands and options after `eval "$(_DATAPREP_COMPLETE=bash_source dataprep)"`;
-`zsh_source` and `fish_source` are for those shells.
+`zsh_source` and `fish_source` are for those shells. `man dataprep` is the same text, where the
+environment's `bin` is on `PATH`.
 """
 
 _API = """# Python
@@ -48,6 +50,7 @@ def pages() -> dict[Path, str]:
     return {
         DOCS / "commands.md": _COMMANDS + "".join(_sections(context)),
         DOCS.parent / "dataprep" / "api" / "option_types.py": option_types(),
+        DOCS / "dataprep.1": manual(),
         DOCS / "api.md": _API + "".join(_members()),
     }
 

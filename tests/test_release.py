@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ import pytest
 
 import dataprep
 from tests.conftest import hashes
-from tests.docs.pages import ROOT
+from tests.docs.pages import DOCS, ROOT, said
 
 pytestmark = pytest.mark.thorough
 KINDS = (".whl", ".tar.gz")
@@ -69,12 +70,18 @@ def test_the_index_would_show_the_description(built: Path, tmp_path: Path) -> No
 
 @pytest.fixture(scope="module")
 def wheel_installed(index: None, built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The programs of an environment that was bare."""
-    programs = tmp_path_factory.mktemp("bare") / "bin"
-    run([sys.executable, "-m", "venv", programs.parent])
+    """The programs of an environment that was bare, by the commands for sites without a network."""
+    place = tmp_path_factory.mktemp("bare")
+    run([sys.executable, "-m", "venv", place])
+    ((_, page),) = said(
+        r"```sh\n(pip download .*)\n(pip install --no-index .*)\n", DOCS / "site.md"
+    )
     (wheel,) = built.glob("*.whl")
-    run([programs / "pip", "install", "--quiet", wheel])
-    return programs
+    for line, ours in ((page[1], str(wheel)), (page[2], "dataprep-shards")):
+        _, *words, package = shlex.split(line)
+        assert package.startswith("dataprep-shards[")  # extras would be gigabytes here
+        run([place / "bin" / "pip", *words, "--quiet", ours], cwd=place)
+    return place / "bin"
 
 
 @pytest.mark.parametrize("kind", KINDS)
