@@ -1,4 +1,4 @@
-"""``python -m tests.regenerate_docs``: docs/{commands,api}.md, dataprep.1, the manifest's schema."""
+"""Writes commands.md, api.md, dataprep.1 and the schema: ``python -m tests.regenerate_docs``."""
 
 from __future__ import annotations
 

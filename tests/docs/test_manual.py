@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 
@@ -27,6 +28,7 @@ def test_the_manual_renders_without_a_warning(program: tuple[str, ...]) -> None:
         env={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "MANWIDTH": "80"},
     )
     assert done.stderr == ""
+    shown = re.sub(".\b", "", done.stdout)  # bold letters are written twice
     for name in (*_DATASETS, *_COMMANDS):
-        assert f"dataprep {name}" in done.stdout
-    assert "/etc/dataprep.toml" in done.stdout
+        assert f"dataprep {name}" in shown
+    assert "/etc/dataprep.toml" in shown
