@@ -78,8 +78,9 @@ def test_a_wrong_file_is_one_line_of_every_command_that_needs_it(
     file = put(tmp_path, monkeypatch, text or "")
     if text is None:
         file.unlink()
+    # In processes of their own: a command makes its options once.
     for words in (("imagenet", "--help"), ("stage", "a", "--to", "b"), ("hook", "slurm", "a")):
-        result = cli(*words)
+        result = cli.done(cli.start(*words))
         assert result.code == 2
         assert result.error.startswith(f"dataprep: error: {file}, the site's defaults: ")
         assert what in result.error
@@ -96,7 +97,7 @@ def test_a_value_that_no_option_could_have_is_refused_with_the_file(
         folder = tmp_path / text[:5]  # a file is read once
         folder.mkdir()
         file = put(folder, monkeypatch, text)
-        result = cli("stage" if "bandwidth" in text else "imagenet", "--help")
+        result = cli.done(cli.start("stage" if "bandwidth" in text else "imagenet", "--help"))
         assert result.code == 2
         assert f"error: {file}, for --" in result.error
 
