@@ -212,6 +212,10 @@ class SealedSet:
         title = f"{self.out}: {len(self.manifest.classes):,} classes, {self.manifest.sink.name}"
         return table(title, ("split", "records", "shards", "size"), rows)
 
+    def __repr__(self) -> str:
+        """One line, since a manifest has thousands."""
+        return f"<{self}>"
+
     def __str__(self) -> str:
         """One line."""
         text = f"sealed {self.out / NAME}: {counted(self.records, 'record')} in "
