@@ -156,7 +156,7 @@ class Store:
                     raise
                 # Why is said in a body only, as that the credentials have expired.
                 obstore.get(store, path, options={"range": (0, 1)})
-                raise ConnectionError("refused, and then not") from error
+                raise ConnectionError("HEAD was refused, and GET was not") from error
             said: Any = found.attributes.get(_HASH, "")
             return RemoteObject(found.meta["size"], str(said), found.meta["e_tag"] or "")
 
