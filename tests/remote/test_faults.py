@@ -22,7 +22,7 @@ import urllib.error
 import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import timedelta
@@ -34,11 +34,12 @@ from typing import Any, Final
 import pytest
 
 import dataprep
-from dataprep.errors import DataprepError
+from dataprep.errors import DataprepError, RemoteError
 from dataprep.remote import process, store
-from dataprep.remote.store import own_name
+from dataprep.remote.store import Store, own_name
 from dataprep.sealed.set import SealedSet
-from tests.remote.conftest import SECRET, misbehaving, variables
+from tests.datasets.packing import ones, write_folders
+from tests.remote.conftest import SECRET, misbehaving, use, variables
 from tests.remote.server import KINDS, Faults
 
 _ADDRESS: Final = "s3://bucket/sets/one"
@@ -334,7 +335,6 @@ def _watched(schedule: Schedule) -> Iterator[None]:
 
 def make_sets(place: Path) -> None:
     """``one``, of a shard in several parts; ``grown`` out of it; and ``other``, unrelated."""
-    from tests.datasets.packing import ones, write_folders
     from tests.remote.test_push import large
     from tests.remote.test_raw import pack_classes
 
@@ -395,6 +395,83 @@ from pathlib import Path
 from tests.remote.test_faults import make_sets
 make_sets(Path(sys.argv[1]))
 """
+
+
+@pytest.fixture
+def truth(monkeypatch: pytest.MonkeyPatch) -> Truth:
+    """The server, which S3 is now; without pauses that a test would wait for."""
+    pytest.importorskip("obstore", reason="needs obstore: make readers")
+    found = Truth(misbehaving())
+    use(found.address, monkeypatch)
+    monkeypatch.setattr(store, "_FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(store, "_LONGEST_PAUSE", 0.1)
+    return found
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    write_folders(tmp_path / "raw", ones())
+    make_of(tmp_path / "raw", tmp_path / "out")
+    return tmp_path / "out"
+
+
+@pytest.mark.parametrize("kind", ["lost", "flip", "cut", "error"])
+def test_a_push_goes_on(kind: str, truth: Truth, out: Path) -> None:
+    truth.set(Faults(seed=1, rate=0.3, kinds=(kind,)))
+    dataprep.push(out, _ADDRESS)
+    require(any(line[3] == kind for line in truth.log()), "nothing went wrong")
+    truth.set(Faults())
+    _require_all(truth, out)
+
+
+def test_a_manifest_that_is_damaged_on_its_way_is_read_again(truth: Truth) -> None:
+    data = random.Random(0).randbytes(10_000)
+    truth.put("manifest.json", data)
+    truth.set(Faults(seed=1, rate=0.5, kinds=("flip", "short")))
+    assert [Store(_ADDRESS).read("manifest.json") for _ in range(8)] == [data] * 8
+    assert any(line[3] == "flip" for line in truth.log())
+
+
+@pytest.mark.parametrize("act", ["find", "read", "put"])
+def test_credentials_that_expire_are_asked_for_anew(
+    act: str, truth: Truth, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    truth.put("a", b"1")
+    place = Store(_ADDRESS)
+    truth.set(Faults(expired=("somebody",)))
+
+    def do() -> object:
+        if act == "put":
+            return place.put("a", lambda: iter([b"1"]), hashlib.sha256(b"1").hexdigest())
+        return getattr(place, act)("a")
+
+    with pytest.raises(RemoteError, match="get new credentials: AWS_ACCESS_KEY_ID"):
+        do()
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "somebody-else")
+    do()
+    assert truth.get("a") == b"1"
+
+
+def test_a_stalled_connection_is_left(truth: Truth, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(store._TIMEOUTS, "read_timeout", "1s")
+    truth.put("a", bytes(1000))
+    truth.set(Faults(seed=1, rate=0.5, kinds=("stall",), stalled=60))
+    begun = time.monotonic()
+    for _ in range(4):
+        assert bytes(Store(_ADDRESS).read_range("a", 0, 1000)) == bytes(1000)
+    assert any(line[3] == "stall" for line in truth.log())
+    assert time.monotonic() - begun < 60
+
+
+def test_a_schedule_is_known_by_its_number(truth: Truth) -> None:
+    def met() -> list[tuple[str, int, int, str]]:
+        truth.set(Faults(seed=7, rate=0.5, kinds=("busy", "error", "slow")))
+        for _ in range(5):
+            with ThreadPoolExecutor(4) as pool:
+                list(pool.map(truth.get, "abcd"))
+        return sorted(truth.log())
+
+    assert met() == met()
 
 
 @pytest.mark.thorough
