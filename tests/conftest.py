@@ -147,7 +147,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if any(item.path.is_relative_to(path) for path in thorough):
             item.add_marker(pytest.mark.thorough)
         parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
-        arrayrecord = any(isinstance(it, str) and it == "arrayrecord" for it in parameters)
+        arrayrecord = any(
+            isinstance(it, str) and it.split("/")[-1] == "arrayrecord" for it in parameters
+        )
         if arrayrecord and find_spec("array_record") is None:
             item.add_marker(pytest.mark.skip("needs array-record, which writes this format"))
 

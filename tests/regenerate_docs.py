@@ -1,4 +1,4 @@
-"""Writes commands.md, api.md, dataprep.1 and the schema: ``python -m tests.regenerate_docs``."""
+"""Write docs/{commands,api,format}.md, dataprep.1, schema: ``python -m tests.regenerate_docs``."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from dataprep.api.options import compact_options, convert_options, prepare_optio
 from dataprep.cli import command
 from dataprep.cli.help import HELP_ALL
 from dataprep.plugins import dataset_class
+from tests.format_page import with_parts
 from tests.manual import manual
 from tests.option_types import option_types
 
@@ -52,6 +53,7 @@ def pages() -> dict[Path, str]:
         DOCS.parent / "dataprep" / "api" / "option_types.py": option_types(),
         DOCS / "dataprep.1": manual(),
         DOCS / "api.md": _API + "".join(_members()),
+        DOCS / "format.md": with_parts(DOCS / "format.md"),
     }
 
 

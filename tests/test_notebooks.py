@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from importlib.util import find_spec
 from pathlib import Path
@@ -115,3 +116,35 @@ def test_a_mistake_is_a_line_and_sets_are_tables_with_pictures(
     assert "train-00000-of-00006" in page, "it says what is missing"
     assert "<img" not in page
     assert "split_called" in str(said[6]), "all of it, for who asks"
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(
+    not all(map(find_spec, (*NEEDED, "torch"))),
+    reason="needs nbclient and ipykernel, which run a notebook, and torch: make readers",
+)
+def test_the_tutorial_shows_what_it_says(tmp_path: Path) -> None:
+    """All of it in a kernel: what it prints is what is kept in it, but for numbers."""
+    import nbformat
+
+    from tests.tutorial import NOTEBOOK, executed
+
+    kept = nbformat.read(NOTEBOOK, as_version=4)
+    shown = [_shown(notebook) for notebook in (kept, executed(tmp_path))]
+    assert shown[0] == shown[1], "python -m tests.tutorial runs it anew"
+    page = json.dumps(kept)
+    assert page.count("data:image/png;base64,") >= 6
+    assert "Traceback" not in page
+
+
+def _shown(notebook: Any) -> list[list[tuple[str, str]]]:
+    """Of each cell the outputs without numbers, and without the kind of a file system."""
+    found = []
+    for cell in notebook.cells:
+        texts = []
+        for output in cell.get("outputs", ()):
+            text = output.get("text") or output["data"]["text/plain"]
+            text = re.sub(r"\(--to, \w+\)", "(--to)", text)
+            texts.append((output.output_type, re.sub(r"[\d.,]+|[KMG]B\b", "#", text)))
+        found.append(texts)
+    return found

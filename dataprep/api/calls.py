@@ -373,6 +373,7 @@ def push(
     to: str,
     *,
     overwrite: bool = False,
+    delete_others: bool = False,
     dry_run: bool = False,
     progress: Tell | None = None,
 ) -> Pushed:
@@ -383,7 +384,9 @@ def push(
     Args:
         to: ``s3://BUCKET/PREFIX``, ``gs://BUCKET/PREFIX`` or ``az://CONTAINER/PREFIX``.
         overwrite: replace a data set there that this one does not descend from.
-        dry_run: only find out what would be uploaded.
+        delete_others: delete all else that is there at the end, which who reads an older
+            generation of the data set may still need.
+        dry_run: only find out what would be done.
 
     Raises:
         DatasetError: there is no whole data set, a file of it is damaged, or another data set is
@@ -398,6 +401,7 @@ def push(
             Path(out),
             to,
             overwrite=overwrite,
+            delete_others=delete_others,
             dry_run=dry_run,
             begin=lambda total: reporter.begin("push", total, "byte"),
             advance=reporter.advance,

@@ -21,13 +21,12 @@ from dataprep.archives.listing import (
     is_image_name,
     refusal,
 )
-from dataprep.archives.open_files import ForwardStream
+from dataprep.archives.open_files import ForwardStream, open_container
 from dataprep.archives.tar import AGAIN, Archive, ArchiveMember, members, walk
 from dataprep.archives.zip import zip_members
 from dataprep.errors import SourceError
 from dataprep.rows import Ignored, Packing
 from dataprep.system.messages import printable, unreadable
-from dataprep.system.regular_files import open_regular
 
 Kind = Literal["tar", "gzip", "zip"]
 
@@ -142,12 +141,11 @@ def _list_gzip(raw: Path, archive: Archive, restarts_name: str) -> Listing:
 
     container = archive.container
     try:
-        with open_regular(raw / container, buffering=0) as file:
-            stream = ForwardStream(unpack(file.fileno()))
-            mtime = os.fstat(file.fileno()).st_mtime_ns
-            listing = _listing(walk(stream, archive), archive, mtime, ("gzip", restarts_name))
-            images, length = len(listing.images), stream.produced
-            restarts = find_restarts(file.fileno(), length, images)
+        file = open_container(raw, container, ahead=True)
+        stream = ForwardStream(unpack(file))
+        listing = _listing(walk(stream, archive), archive, file.mtime, ("gzip", restarts_name))
+        images, length = len(listing.images), stream.produced
+        restarts = find_restarts(file, length, images)
     except (zlib.error, BadGzipFile, EOFError) as error:
         raise SourceError(
             f"{printable(container)} is damaged or truncated: {printable(str(error))}; {AGAIN}"

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import os
 import struct
 import zlib
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from dataprep.archives.open_files import Descriptor, read_at, read_some
+from dataprep.archives.open_files import LocalFile, OpenFile
 
 _WINDOW: Final = 32 << 10  # how many bytes before a place deflate may refer back to
 _PACKED_AT_ONCE: Final = 128 << 10
@@ -29,7 +28,6 @@ _UNPACKED_AT_ONCE: Final = 256 << 10
 _IMAGES: Final = 4
 _LEAST, _MOST = 64 << 10, 2 << 20
 _MOST_POINTS: Final = 4096
-_MOST_ENDS: Final = 1000  # times that the end of a file is read; a good image needs a few
 
 # Magic and version, flags, bytes packed and unpacked, spacing, size of a window, number of points.
 _HEADER: Final = struct.Struct("=6sBQQIII")
@@ -39,19 +37,19 @@ _MAGIC: Final = b"GZIDX\1"
 _POINT: Final = np.dtype([("packed", "u8"), ("unpacked", "u8"), ("bits", "u1"), ("window", "u1")])
 
 
-def unpack(descriptor: int) -> Iterator[bytes]:
+def unpack(file: OpenFile) -> Iterator[bytes]:
     """Unpack a gzip file from its start, in pieces; its checksums are compared.
 
     Raises:
         zlib.error, gzip.BadGzipFile: it is damaged, or something else than zeros follows.
         EOFError: it is truncated.
     """
-    with gzip.GzipFile(fileobj=_SharedFile(descriptor)) as file:
-        while piece := file.read(_UNPACKED_AT_ONCE):
+    with gzip.GzipFile(fileobj=file.as_python_file()) as unpacked:
+        while piece := unpacked.read(_UNPACKED_AT_ONCE):
             yield piece
 
 
-def find_restarts(descriptor: int, unpacked: int, images: int) -> bytes:
+def find_restarts(file: OpenFile, unpacked: int, images: int) -> bytes:
     """The restart points of a gzip file that was unpacked to its end before, for the index.
 
     They are four images apart, so that reading one costs the unpacking of three on average; within
@@ -66,11 +64,12 @@ def find_restarts(descriptor: int, unpacked: int, images: int) -> bytes:
     few = _IMAGES * unpacked // max(images, 1)
     spacing = max(_LEAST, min(few, _MOST), unpacked // _MOST_POINTS)
     exported = io.BytesIO()
+    source = file.as_python_file()
     with IndexedGzipFile(
-        fileobj=_SharedFile(descriptor), spacing=spacing, window_size=_WINDOW, buffer_size=4096
-    ) as file:
-        file.build_full_index()
-        file.export_index(fileobj=exported)
+        fileobj=source, spacing=spacing, window_size=_WINDOW, buffer_size=4096
+    ) as points:
+        points.build_full_index()
+        points.export_index(fileobj=exported)
     return exported.getvalue()
 
 
@@ -86,18 +85,18 @@ class Restarts:
     """
 
     def __init__(self, path: str) -> None:
-        self._file = Descriptor(path)
-        header = read_at(self._file.number, 0, _HEADER.size)
+        self._file = LocalFile(path)
+        header = self._file.read_at(0, _HEADER.size)
         _, _, self._packed, self._unpacked, _, _, count = _HEADER.unpack(header)
         size = count * _POINT.itemsize
-        if not 0 < size < os.fstat(self._file.number).st_size:
+        if not 0 < size < self._file.size:
             raise ValueError(f"a table of {count} restart points")
-        table = read_at(self._file.number, _HEADER.size, size)
+        table = self._file.read_at(_HEADER.size, size)
         self._points = np.frombuffer(table, _POINT)
         windows = self._points["window"]
         self._windows = _HEADER.size + len(table) + (np.cumsum(windows) - windows) * _WINDOW
 
-    def read(self, descriptor: int, offset: int, size: int) -> bytes:
+    def read(self, archive: OpenFile, offset: int, size: int) -> bytes:
         """Unpack `size` bytes of the archive, or as many as there are.
 
         Raises:
@@ -110,7 +109,7 @@ class Restarts:
         index = io.BytesIO(self._index_at(offset))
         try:
             with Unbuffered(
-                fileobj=_SharedFile(descriptor), auto_build=False, readbuf_size=_PACKED_AT_ONCE
+                fileobj=archive.as_python_file(), auto_build=False, readbuf_size=_PACKED_AT_ONCE
             ) as file:
                 file.import_index(fileobj=index)
                 file.seek(offset)
@@ -123,43 +122,7 @@ class Restarts:
         """An index of the last point at or before a place, and of the archive's end."""
         place = max(0, int(np.searchsorted(self._points["unpacked"], offset, "right")) - 1)
         size = int(self._points["window"][place]) * _WINDOW
-        window = read_at(self._file.number, int(self._windows[place]), size)
+        window = self._file.read_at(int(self._windows[place]), size)
         end = np.array([(self._packed, self._unpacked, 0, 0)], _POINT)
         head = _HEADER.pack(_MAGIC, 0, self._packed, self._unpacked, _MOST, _WINDOW, 2)
         return head + bytes(self._points[place].tobytes()) + end.tobytes() + window
-
-
-class _SharedFile(io.RawIOBase):
-    """An open file with a position of its own, for libraries; what they read is paid for.
-
-    It has no number, which `indexed_gzip` would open again. Nor can one wait for ever at its end,
-    as `indexed_gzip` does for data that restart points invent.
-    """
-
-    mode = "rb"
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._position = self._ends = 0
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        size = os.fstat(self._descriptor).st_size
-        self._position = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self.tell()}.get(whence, size)
-        return self._position
-
-    def read(self, size: int = -1, /) -> bytes:
-        """Read up to `size` bytes; to the end if it is negative."""
-        if size < 0:
-            size = os.fstat(self._descriptor).st_size - self._position
-        data = read_some(self._descriptor, self._position, size)
-        self._position += len(data)
-        self._ends += not data
-        if self._ends > _MOST_ENDS:
-            raise EOFError("its compressed data end too early")
-        return data

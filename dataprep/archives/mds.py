@@ -77,12 +77,12 @@ def mds_samples(raw: Path, container: str) -> Iterator[Sample]:
     shard = (mds_shards(raw, folder) or {}).get(name)
     if shard is None:
         raise SourceError(f"{printable(folder)}/{INDEX} does not list {printable(name)}")
-    with opened(raw, container, "MDS shard") as (descriptor, status):
-        stream = FileRange(descriptor, 0, status.st_size)
+    with opened(raw, container, "MDS shard") as source:
+        stream = FileRange(source, 0, source.size)
         (count,) = struct.unpack("<I", stream.read_at(0, 4))
         if count != shard.samples:
             raise ValueError(f"{count} samples, its index says {shard.samples}")
-        file = container, status.st_mtime_ns
+        file = container, source.mtime
         for number in range(count):
             start, end = struct.unpack("<II", stream.read_at(4 + 4 * number, 8))
             yield _sample(stream, shard, (start, end), file)

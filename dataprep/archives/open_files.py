@@ -1,13 +1,16 @@
-"""Open files that threads share (`os.pread` has no file position), and streams of their bytes."""
+"""Open files that threads share, here or in a bucket, and streams of their bytes."""
 
 from __future__ import annotations
 
 import io
 import os
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
 from typing import Final
 
+from dataprep.remote.raw import Bucket, bucket_at
 from dataprep.system.regular_files import open_descriptor
 from dataprep.system.throttle import pay
 
@@ -16,46 +19,203 @@ _BUFFER: Final = 8192
 # tarfile goes back by one block when it has read what is no header.
 _KEPT: Final = 16 << 10
 _MOST_AT_ONCE: Final = 1 << 20
+_LEAST_AHEAD, _MOST_AHEAD = 64 << 10, 4 << 20  # bytes of a request to a bucket
+_MOST_ENDS: Final = 1000  # times that the end of a file is read; a good image needs a few
 
 
-class Descriptor:
-    """An open file, closed when the last reference goes: a cache's, or a running read's.
+class OpenFile(ABC):
+    """An open file of raw data, closed when the last reference goes: a cache's, or a read's."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """How many bytes it has now."""
+
+    @property
+    @abstractmethod
+    def mtime(self) -> int:
+        """When it was modified, in ns since 1970; of an object in a bucket, what tells changes."""
+
+    @abstractmethod
+    def read_some(self, offset: int, size: int) -> bytes:
+        """Read up to `size` bytes with one request; nothing only at the end of the file."""
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        """Read `size` bytes, or as many as there are, in spite of short reads.
+
+        Network file systems may answer with fewer bytes than they were asked for.
+        """
+        data = self.read_some(offset, size)
+        if len(data) == size:
+            return data
+        chunks = [data]
+        while chunks[-1] and (size := size - len(chunks[-1])):
+            offset += len(chunks[-1])
+            chunks.append(self.read_some(offset, size))
+        return b"".join(chunks)
+
+    def as_python_file(self) -> PythonFile:
+        """The same with a position, for libraries."""
+        return PythonFile(self)
+
+
+class LocalFile(OpenFile):
+    """A file of this machine's file systems.
 
     Raises:
         OSError: it cannot be opened.
     """
 
-    __slots__ = ("mtime", "number")
+    __slots__ = ("_descriptor", "_mtime")
 
     def __init__(self, path: str) -> None:
-        self.number = open_descriptor(path)
-        self.mtime = os.fstat(self.number).st_mtime_ns
+        self._descriptor = open_descriptor(path)
+        self._mtime = -1
+
+    @property
+    def size(self) -> int:
+        """See `OpenFile.size`."""
+        return os.fstat(self._descriptor).st_size
+
+    @property
+    def mtime(self) -> int:
+        """See `OpenFile.mtime`; as of when it was first asked for, since some have to ask far."""
+        if self._mtime < 0:
+            self._mtime = os.fstat(self._descriptor).st_mtime_ns
+        return self._mtime
+
+    def read_some(self, offset: int, size: int) -> bytes:
+        """See `OpenFile.read_some`."""
+        data = os.pread(self._descriptor, size, offset)
+        pay(len(data))
+        return data
 
     def __del__(self) -> None:
-        if hasattr(self, "number"):  # opening it may have failed
-            os.close(self.number)
+        if hasattr(self, "_descriptor"):  # opening it may have failed
+            os.close(self._descriptor)
 
 
-def read_at(descriptor: int, offset: int, size: int) -> bytes:
-    """Read `size` bytes, or as many as there are, in spite of short reads.
+class RemoteFile(OpenFile):
+    """An object in a bucket, which must stay the one that was listed.
 
-    Network file systems may answer with fewer bytes than they were asked for.
+    Args:
+        ahead: read larger ranges than are asked for, growing as long as they follow each other;
+            then for one thread.
+
+    Raises:
+        RemoteError: when read, if the store does not answer, or has another object there.
     """
-    data = read_some(descriptor, offset, size)
-    if len(data) == size:
+
+    __slots__ = ("_ahead", "_bucket", "_data", "_mtime", "_path", "_size", "_start")
+
+    def __init__(self, bucket: Bucket, path: str, mtime: int, *, ahead: bool) -> None:
+        self._bucket, self._path, self._mtime = bucket, path, mtime
+        self._size = bucket.objects[path].bytes
+        self._ahead = _LEAST_AHEAD if ahead else 0
+        self._start, self._data = 0, b""
+
+    @property
+    def size(self) -> int:
+        """See `OpenFile.size`."""
+        return self._size
+
+    @property
+    def mtime(self) -> int:
+        """See `OpenFile.mtime`."""
+        return self._mtime
+
+    def read_some(self, offset: int, size: int) -> bytes:
+        """See `OpenFile.read_some`."""
+        size = max(0, min(size, self._size - offset))
+        at = offset - self._start
+        if not 0 <= at <= len(self._data) - size:
+            if self._ahead:
+                follows = 0 <= at - len(self._data) <= self._ahead
+                self._ahead = min(_MOST_AHEAD, 2 * self._ahead) if follows else _LEAST_AHEAD
+            wanted = min(max(size, self._ahead), self._size - offset)
+            data = self._bucket.read(self._path, offset, wanted) if size else b""
+            pay(len(data))
+            if not self._ahead:
+                return data
+            self._start, self._data, at = offset, data, 0
+        return self._data[at : at + size]
+
+
+class PythonFile(io.RawIOBase):
+    """An open file with a position of its own, for libraries; what they read is paid for.
+
+    It has no number, which `indexed_gzip` would open again. Nor can one wait for ever at its end,
+    as `indexed_gzip` does for data that restart points invent.
+    """
+
+    mode = "rb"
+
+    def __init__(self, file: OpenFile) -> None:
+        self._file = file
+        self._position = self._ends = 0
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def seekable(self) -> bool:
+        """It is."""
+        return True
+
+    def tell(self) -> int:
+        """Where the next read starts."""
+        return self._position
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        """Choose where the next read starts."""
+        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._position}.get(whence)
+        self._position = offset + (self._file.size if start is None else start)
+        return self._position
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Read up to `size` bytes; to the end if it is negative."""
+        if size is None or size < 0:
+            size = self._file.size - self._position
+        data = self._file.read_some(self._position, size)
+        self._position += len(data)
+        self._ends += not data
+        if self._ends > _MOST_ENDS:
+            raise EOFError("its compressed data end too early")
         return data
-    chunks = [data]
-    while chunks[-1] and (size := size - len(chunks[-1])):
-        offset += len(chunks[-1])
-        chunks.append(read_some(descriptor, offset, size))
-    return b"".join(chunks)
 
 
-def read_some(descriptor: int, offset: int, size: int) -> bytes:
-    """Read up to `size` bytes with one call of the system; nothing only at the end of the file."""
-    data = os.pread(descriptor, size, offset)
-    pay(len(data))
-    return data
+def open_container(raw: str | Path, container: str, *, ahead: bool = False) -> OpenFile:
+    """Open a file of raw data, in a directory or in a bucket.
+
+    Args:
+        raw: the raw directory, or what stands for the bucket.
+        ahead: whether it is read from end to end, by one thread.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+    path, bucket = f"{raw}/{container}", _bucket_at(str(raw))
+    if bucket is not None and container in bucket.objects:
+        mtime = os.stat(path).st_mtime_ns  # noqa: PTH116  # 1,000,000 Path take seconds
+        return RemoteFile(bucket, container, mtime, ahead=ahead)
+    return LocalFile(path)
+
+
+def is_in_bucket(raw: str | Path) -> bool:
+    """Whether files of raw data are read from a bucket."""
+    return _bucket_at(str(raw)) is not None
+
+
+@lru_cache(maxsize=8)
+def _bucket_at(raw: str) -> Bucket | None:
+    return bucket_at(raw)
+
+
+def forget_buckets() -> None:
+    """See the buckets as they are listed now."""
+    _bucket_at.cache_clear()
 
 
 class ByteStream(io.BufferedIOBase):
@@ -111,10 +271,10 @@ class FileRange(ByteStream):
         EOFError: when read, if the file became shorter.
     """
 
-    def __init__(self, descriptor: int, offset: int, size: int) -> None:
+    def __init__(self, file: OpenFile, offset: int, size: int) -> None:
         super().__init__()
         self._size = size
-        self._descriptor = descriptor
+        self._file = file
         self._offset = offset
 
     def reach(self, offset: int) -> int:
@@ -124,7 +284,7 @@ class FileRange(ByteStream):
     def _fetch(self, size: int, /) -> None:
         wanted = max(0, min(max(size, _BUFFER), self._size - self._position))
         self._start = self._position
-        self._data = read_at(self._descriptor, self._offset + self._start, wanted)
+        self._data = self._file.read_at(self._offset + self._start, wanted)
         if len(self._data) < wanted:
             raise EOFError
 

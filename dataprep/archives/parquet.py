@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from pyarrow import parquet
 
 from dataprep.archives.listing import StoredImage
-from dataprep.archives.open_files import FileRange
+from dataprep.archives.open_files import FileRange, OpenFile, RemoteFile
 from dataprep.archives.samples import HEAD, Sample, is_image, opened, varint
 from dataprep.errors import SourceError
 from dataprep.rows import Packing
@@ -94,6 +94,11 @@ class Columns:
         )
 
 
+def _open(raw: Path, container: str, source: OpenFile) -> parquet.ParquetFile:
+    remote = source.as_python_file() if isinstance(source, RemoteFile) else None
+    return open_parquet(raw / container, opened=remote)
+
+
 def columns_of(raw: Path, container: str) -> Columns:
     """What columns a file has; images are a struct of bytes and a path, or binary.
 
@@ -101,10 +106,10 @@ def columns_of(raw: Path, container: str) -> Columns:
         SourceError: it cannot be read, or is no Parquet file.
     """
     with (
-        opened(raw, container, "Parquet file") as (descriptor, status),
-        open_parquet(raw / container) as file,
+        opened(raw, container, "Parquet file") as source,
+        _open(raw, container, source) as file,
     ):
-        stream = FileRange(descriptor, 0, status.st_size)
+        stream = FileRange(source, 0, source.size)
         schema = file.schema_arrow
         found = Columns({}, {}, {}, _classes(schema.metadata or {}), file.metadata.num_rows, {})
         for field in schema:
@@ -120,7 +125,7 @@ def columns_of(raw: Path, container: str) -> Columns:
                 found.fields[field.name] = kind
         for name, path in found.images.items():
             found.packed[name] = sum(
-                chunk.unpacked for chunk in _chunks(stream, status.st_size, path) if not chunk.plain
+                chunk.unpacked for chunk in _chunks(stream, source.size, path) if not chunk.plain
             )
         return found
 
@@ -132,7 +137,10 @@ def first_rows(raw: Path, container: str, columns: Columns, count: int) -> list[
         SourceError: there are none.
     """
     paths = [*columns.fields, *columns.names.values()]
-    with opened(raw, container, "Parquet file"), open_parquet(raw / container) as file:
+    with (
+        opened(raw, container, "Parquet file") as source,
+        _open(raw, container, source) as file,
+    ):
         batch = next(file.iter_batches(count, columns=paths), None) if columns.rows else None
         if batch is None:
             raise SourceError(f"{printable(container)} has no rows; move it away")
@@ -162,15 +170,15 @@ def parquet_samples(
     Raises:
         SourceError: the file cannot be read, or has not these columns.
     """
-    with opened(raw, container, "Parquet file") as (_, status):
-        with open_parquet(raw / container) as file:
+    with opened(raw, container, "Parquet file") as source:
+        with _open(raw, container, source) as file:
             table = file.read(columns=[*fields])
             columns = [_column_of(table, path).to_pylist() for path in fields]
         cells = zip(*columns, strict=True) if columns else repeat((), len(places))
         for place, values in zip(places, cells, strict=True):
             images = {}
             if place is not None:
-                images[image] = StoredImage("", container, *place, 0, packing, status.st_mtime_ns)
+                images[image] = StoredImage("", container, *place, 0, packing, source.mtime)
             yield Sample("", images, dict(zip(fields, values, strict=True)))
 
 
@@ -188,15 +196,15 @@ def places_of(raw: Path, container: str, path: str) -> Iterator[tuple[int, int]]
             have been given before that turns out.
         SourceError: the file cannot be read, or is damaged.
     """
-    with opened(raw, container, "Parquet file") as (descriptor, status):
-        with open_parquet(raw / container) as file:
+    with opened(raw, container, "Parquet file") as source:
+        with _open(raw, container, source) as file:
             paths = [file.schema.column(number).path for number in range(len(file.schema))]
             column = file.schema.column(paths.index(path))
             level = column.max_definition_level
             if column.max_repetition_level:
                 raise NotInPlaceError
-        stream = FileRange(descriptor, 0, status.st_size)
-        chunks = _chunks(stream, status.st_size, path)
+        stream = FileRange(source, 0, source.size)
+        chunks = _chunks(stream, source.size, path)
         for chunk in chunks:
             if not chunk.plain:
                 raise NotInPlaceError
@@ -216,7 +224,10 @@ def places_of(raw: Path, container: str, path: str) -> Iterator[tuple[int, int]]
 
 def images_of(raw: Path, container: str, path: str) -> Iterator[bytes | None]:
     """The bytes of each image in order, a few at a time; None where there are none."""
-    with opened(raw, container, "Parquet file"), open_parquet(raw / container) as file:
+    with (
+        opened(raw, container, "Parquet file") as source,
+        _open(raw, container, source) as file,
+    ):
         for batch in file.iter_batches(_AT_ONCE, columns=[path]):
             column = batch.column(0)
             values = column.field("bytes") if pa.types.is_struct(column.type) else column

@@ -10,12 +10,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from dataprep.archives.open_files import Descriptor, read_at
+from dataprep.archives.open_files import OpenFile, forget_buckets, open_container
 from dataprep.errors import ImageError, SinkError, SourceError
 from dataprep.rows import Row
 from dataprep.system.messages import printable, unreadable
-from dataprep.system.regular_files import open_descriptor
-from dataprep.system.throttle import pay
 
 if TYPE_CHECKING:
     from dataprep.archives.gzip import Restarts
@@ -48,14 +46,13 @@ def read_image(raw: Path, row: Row, index: Path | None = None, *, most: int | No
             archive are gone or damaged.
         ValueError: it is in a gzip archive, and there is no `index`.
     """
-    path = f"{raw}/{row.container}"
     size = max(row.size, int(row.packing[1])) if row.packing[:1] == ("deflate",) else row.size
     if most is not None and size > most:
         raise ImageError(f"{size:,} bytes, at most {most:,} allowed (--max_image_bytes)")
     try:
         if row.offset == 0:
-            return _read_file(path, row)
-        archive = _open_archive(path)
+            return _read_file(raw, row)
+        archive = _open_archive(str(raw), row.container)
         _require_unchanged(row, archive.mtime)
         match row.packing:
             case ():
@@ -69,7 +66,7 @@ def read_image(raw: Path, row: Row, index: Path | None = None, *, most: int | No
             case ("recordio", int(size)):
                 return _read_parts(archive, row, size)
             case ("copy", name):
-                return _read_member(_open_archive(f"{index}/{name}"), row, row.size)
+                return _read_member(_open_archive(str(index), str(name)), row, row.size)
         return _read_gzip(archive, index, row)
     except zlib.error as error:
         raise _damaged(row, str(error)) from error
@@ -102,12 +99,13 @@ def close_archives() -> None:
     when that read is done.
     """
     _open_archive.cache_clear()
+    forget_buckets()
     _open_restarts.cache_clear()
 
 
 @lru_cache(maxsize=_MOST_OPEN_ARCHIVES)
-def _open_archive(path: str) -> Descriptor:
-    return Descriptor(path)
+def _open_archive(raw: str, container: str) -> OpenFile:
+    return open_container(raw, container)
 
 
 @lru_cache(maxsize=_MOST_OPEN_ARCHIVES)
@@ -117,18 +115,13 @@ def _open_restarts(path: str) -> Restarts:
     return Restarts(path)
 
 
-def _read_file(path: str, row: Row) -> bytes:
-    descriptor = open_descriptor(path)
-    try:
-        # One byte more than indexed shows that a file grew, without asking for its size.
-        data = os.read(descriptor, row.size + 1)
-        pay(len(data))
-        if len(data) < row.size:
-            data += read_at(descriptor, len(data), row.size + 1 - len(data))
-        # Afterwards: it may be written while it is read.
-        mtime = os.fstat(descriptor).st_mtime_ns
-    finally:
-        os.close(descriptor)
+def _read_file(raw: Path, row: Row) -> bytes:
+    file = open_container(raw, row.container)
+    # One byte more than indexed shows that a file grew, without asking for its size.
+    data = file.read_some(0, row.size + 1)
+    if len(data) < row.size:
+        data += file.read_at(len(data), row.size + 1 - len(data))
+    mtime = file.mtime  # afterwards: it may be written while it is read
     if len(data) != row.size:
         found = f"it has {'more than ' * (len(data) > row.size)}{min(len(data), row.size)} bytes"
         raise _changed(row, f"{found}, expected {row.size}")
@@ -136,24 +129,24 @@ def _read_file(path: str, row: Row) -> bytes:
     return data
 
 
-def _read_member(archive: Descriptor, row: Row, size: int) -> bytes:
+def _read_member(archive: OpenFile, row: Row, size: int) -> bytes:
     """Bytes of the archive where the image starts; as many as it has there."""
-    data = read_at(archive.number, row.offset, size)
+    data = archive.read_at(row.offset, size)
     if len(data) < size:
         raise _changed(
             row,
             f"{printable(row.key)} ends at byte {row.offset + size}, but the archive has "
-            f"{os.fstat(archive.number).st_size} bytes",
+            f"{archive.size} bytes",
         )
     return data
 
 
-def _read_parts(archive: Descriptor, row: Row, size: int) -> bytes:
+def _read_parts(archive: OpenFile, row: Row, size: int) -> bytes:
     """An image of RecordIO whose record is cut; it is the record's end."""
     from dataprep.archives.recordio import PART_HEADER, unframe  # late: it loads numpy
 
     try:
-        record = unframe(read_at(archive.number, row.offset - PART_HEADER.size, size))
+        record = unframe(archive.read_at(row.offset - PART_HEADER.size, size))
     except (SinkError, LookupError) as error:
         raise _damaged(row, str(error)) from error
     if len(record) < row.size:
@@ -167,13 +160,13 @@ def _checked(row: Row, data: bytes, crc: int | str) -> bytes:
     return data
 
 
-def _read_gzip(archive: Descriptor, index: Path | None, row: Row) -> bytes:
+def _read_gzip(archive: OpenFile, index: Path | None, row: Row) -> bytes:
     if index is None:
         raise ValueError(f"{row.container} is a gzip archive: the directory of its index is needed")
     name = str(row.packing[1])
     try:
         restarts = _open_restarts(f"{index}/{name}")
-        data = restarts.read(archive.number, row.offset, row.size)
+        data = restarts.read(archive, row.offset, row.size)
     except FileNotFoundError as error:
         raise SourceError(
             f"the index lacks {printable(name)}, the restart points of {printable(row.container)}; "

@@ -135,11 +135,11 @@ def recordio_samples(raw: Path, container: str) -> Iterator[Sample]:
     Raises:
         SourceError: the file cannot be read, or is damaged.
     """
-    with opened(raw, container, "RecordIO file of images") as (descriptor, status):
+    with opened(raw, container, "RecordIO file of images") as source:
         keys = _listed((raw / container).with_suffix(".lst"))
-        stream = FileRange(descriptor, 0, status.st_size)
-        for start, end, total in frames(stream.read_at, status.st_size):
-            if end > status.st_size:
+        stream = FileRange(source, 0, source.size)
+        for start, end, total in frames(stream.read_at, source.size):
+            if end > source.size:
                 raise SinkError(f"it ends within the record at byte {start}")
             at = start + PART_HEADER.size
             flag, label, number, _ = HEADER.unpack(stream.read_at(at, HEADER.size))
@@ -152,7 +152,7 @@ def recordio_samples(raw: Path, container: str) -> Iterator[Sample]:
             begin, packing = (at + head, ()) if whole else (at, ("recordio", end - start))
             place = container, begin, total - head, 0
             key = keys.get(number, "")
-            image = StoredImage(key, *place, packing, status.st_mtime_ns)
+            image = StoredImage(key, *place, packing, source.mtime)
             known = is_image(stream.read_at(at + head, HEAD)) or not whole
             value: Value = labels[0] if len(labels) == 1 else labels
             yield Sample(key, {_IMAGE: image} if known else {}, {_LABEL: value})

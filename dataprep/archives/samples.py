@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import struct
 from collections.abc import Iterator
@@ -13,10 +12,10 @@ from typing import Any, Final, NamedTuple
 from google.protobuf.message import DecodeError
 
 from dataprep.archives.listing import StoredImage
+from dataprep.archives.open_files import OpenFile, open_container
 from dataprep.archives.tar import AGAIN
 from dataprep.errors import SinkError, SourceError
 from dataprep.system.messages import printable, unreadable
-from dataprep.system.regular_files import open_regular
 
 Value = int | float | str | list[Any] | None
 """Of a field: a number, text, a list of either, or nothing."""
@@ -75,18 +74,14 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 @contextmanager
-def opened(raw: Path, container: str, kind: str) -> Iterator[tuple[int, os.stat_result]]:
+def opened(raw: Path, container: str, kind: str) -> Iterator[OpenFile]:
     """Open a container, and say in one line what is wrong with it.
-
-    Returns:
-        Its descriptor and its status.
 
     Raises:
         SourceError: it cannot be read, or what is in it is no `kind`.
     """
     try:
-        with open_regular(raw / container, buffering=0) as file:
-            yield file.fileno(), os.fstat(file.fileno())
+        yield open_container(raw, container, ahead=True)
     except OSError as error:
         raise unreadable(container, error) from error
     except (SinkError, *_DAMAGE) as error:

@@ -7,7 +7,6 @@ is an error instead of a silent end, and a forged length cannot claim memory.
 
 from __future__ import annotations
 
-import os
 import struct
 import tarfile
 import zlib
@@ -16,11 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from dataprep.archives.open_files import ByteStream, FileRange
+from dataprep.archives.open_files import ByteStream, FileRange, open_container
 from dataprep.errors import SourceError
 from dataprep.rows import Packing
 from dataprep.system.messages import printable, unreadable
-from dataprep.system.regular_files import open_regular
 
 AGAIN: Final = "copy or download it again"
 """What to do about an archive that is damaged, for messages."""
@@ -98,17 +96,17 @@ def members(raw: Path, archive: Archive) -> Iterator[ArchiveMember]:
             in an end-of-archive mark. It may be raised after members were yielded.
     """
     try:
-        with open_regular(raw / archive.container, buffering=0) as file:
-            whole = os.fstat(file.fileno()).st_size
-            size = whole - archive.offset if archive.size is None else archive.size
-            if archive.offset + size > whole:
-                end = archive.offset + size
-                raise _faulty(
-                    archive, f"is truncated: its file has {whole} bytes, but it ends at byte {end}"
-                )
-            if size == 0:
-                raise _faulty(archive, "has 0 bytes; expected a tar archive")
-            yield from walk(FileRange(file.fileno(), archive.offset, size), archive)
+        file = open_container(raw, archive.container, ahead=True)
+        whole = file.size
+        size = whole - archive.offset if archive.size is None else archive.size
+        if archive.offset + size > whole:
+            end = archive.offset + size
+            raise _faulty(
+                archive, f"is truncated: its file has {whole} bytes, but it ends at byte {end}"
+            )
+        if size == 0:
+            raise _faulty(archive, "has 0 bytes; expected a tar archive")
+        yield from walk(FileRange(file, archive.offset, size), archive)
     except EOFError as error:
         raise _faulty(archive, "became shorter while it was read") from error
     except OSError as error:

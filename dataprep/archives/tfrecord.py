@@ -104,15 +104,15 @@ def tfrecord_samples(raw: Path, container: str) -> Iterator[Sample]:
     Raises:
         SourceError: the file cannot be read, is compressed or damaged, or has other records.
     """
-    with opened(raw, container, "TFRecord file of tf.train.Examples") as (descriptor, status):
-        stream = FileRange(descriptor, 0, status.st_size)
-        for data in frames(stream.read_at, status.st_size):
+    with opened(raw, container, "TFRecord file of tf.train.Examples") as source:
+        stream = FileRange(source, 0, source.size)
+        for data in frames(stream.read_at, source.size):
             sample = Sample("", {}, {})
             for features in _fields(stream.read_at, *data):
                 for entry in _fields(stream.read_at, *features[1:]) if features[0] == 1 else ():
                     name, found = _feature(stream.read_at, *entry[1:])
                     if isinstance(found, tuple):
-                        place = (found[0], found[1] - found[0], 0, (), status.st_mtime_ns)
+                        place = (found[0], found[1] - found[0], 0, (), source.mtime)
                         sample.images[name] = StoredImage("", container, *place)
                     else:
                         sample.fields[name] = found

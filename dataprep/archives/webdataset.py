@@ -40,13 +40,13 @@ def webdataset_samples(
     Raises:
         SourceError: the archive cannot be read, or is damaged.
     """
-    with opened(raw, container, "WebDataset archive") as (descriptor, status):
-        stream: ByteStream = FileRange(descriptor, 0, status.st_size)
+    with opened(raw, container, "WebDataset archive") as source:
+        stream: ByteStream = FileRange(source, 0, source.size)
         packing: tuple[int | str, ...] = ()
         if compressed := container_kind(container) == "gzip":
             from dataprep.archives.gzip import find_restarts, unpack  # late: it loads numpy
 
-            stream = forward = ForwardStream(unpack(descriptor))
+            stream = forward = ForwardStream(unpack(source))
             packing = ("gzip", restarts)
         count = 0
         parts = _parts(stream, container)
@@ -55,13 +55,13 @@ def webdataset_samples(
             for _, suffix, path, member in members:
                 if is_image_name(path):
                     place = (member.offset, member.size, member.modified, packing)
-                    sample.images[suffix] = StoredImage(path, container, *place, status.st_mtime_ns)
+                    sample.images[suffix] = StoredImage(path, container, *place, source.mtime)
                     count += 1
                 else:
                     sample.fields.update(_field(stream, suffix, member))
             yield sample
         if compressed and kept is not None:
-            kept.append(find_restarts(descriptor, forward.produced, count))
+            kept.append(find_restarts(source, forward.produced, count))
 
 
 def _parts(stream: ByteStream, container: str) -> Iterator[tuple[str, str, str, ArchiveMember]]:

@@ -7,7 +7,6 @@ adds where each member's bytes are, which only the member's own header tells.
 from __future__ import annotations
 
 import calendar
-import os
 import stat
 import struct
 import zipfile
@@ -15,12 +14,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from dataprep.archives.open_files import read_at
+from dataprep.archives.open_files import OpenFile, open_container
 from dataprep.archives.tar import AGAIN, ArchiveMember
 from dataprep.errors import SourceError
 from dataprep.rows import Packing
 from dataprep.system.messages import printable, unreadable
-from dataprep.system.regular_files import open_regular
 
 # A member's own header, from the length of its name on. Source: APPNOTE.TXT, section 4.3.7.
 _LOCAL: Final = struct.Struct("<4s22xHH")
@@ -62,44 +60,44 @@ def zip_members(raw: Path, container: str) -> Iterator[ArchiveMember]:
             members were yielded.
     """
     try:
-        with open_regular(raw / container) as file:
-            try:
-                with zipfile.ZipFile(file) as archive:
-                    _require_all(file.fileno(), len(archive.infolist()))
-                    for info in archive.infolist():
-                        name = info.filename
-                        name = name if "/" in name else name.replace("\\", "/")
-                        if not name.endswith("/"):
-                            yield _member(file.fileno(), info, name)
-            except _DAMAGE as error:
-                reason = printable(str(error)) or type(error).__name__
-                raise SourceError(
-                    f"{printable(container)} is damaged or not a zip archive: {reason}; {AGAIN}"
-                ) from error
+        file = open_container(raw, container, ahead=True)
+        try:
+            with zipfile.ZipFile(file.as_python_file()) as archive:
+                _require_all(file, len(archive.infolist()))
+                for info in archive.infolist():
+                    name = info.filename
+                    name = name if "/" in name else name.replace("\\", "/")
+                    if not name.endswith("/"):
+                        yield _member(file, info, name)
+        except _DAMAGE as error:
+            reason = printable(str(error)) or type(error).__name__
+            raise SourceError(
+                f"{printable(container)} is damaged or not a zip archive: {reason}; {AGAIN}"
+            ) from error
     except OSError as error:
         raise unreadable(container, error) from error
 
 
-def _require_all(descriptor: int, found: int) -> None:
+def _require_all(file: OpenFile, found: int) -> None:
     """Compare with what the end record says, which `zipfile` does not: images would be lost."""
-    size = os.fstat(descriptor).st_size
+    size = file.size
     first = max(0, size - _LONGEST_END)
-    tail = read_at(descriptor, first, size - first)
+    tail = file.read_at(first, size - first)
     at = tail.rfind(_END_MAGIC)
     (promised,) = struct.unpack_from("<H", tail, at + 10)
     modulus = 1 << 16  # of many entries, writers without ZIP64 tell the last 16 bits
     if promised == modulus - 1 and tail[max(0, at - 20) : at].startswith(_LOCATOR_MAGIC):
-        (promised,) = struct.unpack("<Q", read_at(descriptor, first + at - 44, 8))
+        (promised,) = struct.unpack("<Q", file.read_at(first + at - 44, 8))
         modulus = 1 << 64
     if found % modulus != promised:
         raise zipfile.BadZipFile(f"its end promises {promised} entries, its directory has {found}")
 
 
-def _member(descriptor: int, info: zipfile.ZipInfo, name: str) -> ArchiveMember:
+def _member(file: OpenFile, info: zipfile.ZipInfo, name: str) -> ArchiveMember:
     modified = _seconds(info.date_time)
     if reason := _refusal(info):
         return ArchiveMember(name, 0, info.file_size, modified, reason)
-    offset = _start(descriptor, info)
+    offset = _start(file, info)
     packing: Packing = ("stored", info.CRC)
     if info.compress_type == zipfile.ZIP_DEFLATED:
         packing = ("deflate", info.compress_size, info.CRC)
@@ -120,9 +118,9 @@ def _refusal(info: zipfile.ZipInfo) -> str:
     return ""
 
 
-def _start(descriptor: int, info: zipfile.ZipInfo) -> int:
+def _start(file: OpenFile, info: zipfile.ZipInfo) -> int:
     """Where the bytes of a member start, by its own header."""
-    header = read_at(descriptor, info.header_offset, _LOCAL.size)
+    header = file.read_at(info.header_offset, _LOCAL.size)
     magic, name_size, extra_size = _LOCAL.unpack(header)
     if magic != _LOCAL_MAGIC:
         raise zipfile.BadZipFile(f"no header of {info.orig_filename} where it should be")

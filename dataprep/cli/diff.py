@@ -55,6 +55,11 @@ def _lines(found: Difference, a: Path | str, b: Path | str) -> Iterator[str]:
     if found.same:
         images = "pixels" if found.pixels else "image bytes"
         yield f"same: keys, labels, boxes, captions, attributes and {images}"
+    elif found.versions:
+        yield (
+            f"made with {'; '.join(found.versions)}: images that are encoded anew may differ for "
+            "that; make both with the same versions"
+        )
 
 
 command = click.Command(

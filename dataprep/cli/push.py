@@ -12,7 +12,7 @@ from dataprep.cli.output import PATH, json_option, show
 from dataprep.cli.signals import watched
 
 
-def _push(out: Path, to: str, overwrite: bool, dry_run: bool, json: bool) -> None:
+def _push(out: Path, to: str, json: bool, **options: bool) -> None:
     """Copy a finished data set into a bucket: its files, each checked, and its manifest last.
 
     TO is s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX; credentials are taken
@@ -20,7 +20,7 @@ def _push(out: Path, to: str, overwrite: bool, dry_run: bool, json: bool) -> Non
     in the bucket is whole or is none. Killed and started again it uploads what is missing.
     """
     with watched("run the same command again to go on") as display:
-        found = push(out, to, overwrite=overwrite, dry_run=dry_run, progress=display)
+        found = push(out, to, progress=display, **options)
     show(found, json=json)
 
 
@@ -30,7 +30,12 @@ command = click.Command(
         click.Argument(["out"], type=PATH),
         click.Argument(["to"]),
         flag("overwrite", "Replace a data set there that this one does not descend from."),
-        flag("dry_run", "Only say what would be uploaded."),
+        flag(
+            "delete_others",
+            "At the end, delete all that is there and that this data set does not name. Who reads "
+            "an older generation of it loses shards.",
+        ),
+        flag("dry_run", "Only say what would be done."),
         json_option("Pushed"),
     ],
     callback=_push,

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from dataprep.errors import DatasetError
 from dataprep.jobs.convert import refuse_damaged, unstored_rows
 from dataprep.jobs.engine import Engine, Reporter, working
-from dataprep.jobs.identity import COMPACTED, claim_generation, identity_of
-from dataprep.jobs.job import Job, SplitJob, describe_splits
+from dataprep.jobs.identity import COMPACTED, claim_generation, identity_of, other_versions
+from dataprep.jobs.job import Job, SplitJob, describe_splits, layout_versions
 from dataprep.jobs.lock import Lease
 from dataprep.jobs.merge import exchange
 from dataprep.jobs.request import ConvertRequest, absolute
@@ -27,7 +27,6 @@ from dataprep.jobs.workspace import Workspace
 from dataprep.sealed.set import SealedSet
 from dataprep.sealed.verify import Verified
 from dataprep.tables.records import RecordsTable
-from dataprep.version import __version__
 from dataprep_schemas.manifest import Identity
 
 _REMEDY: Final = "free some space: the old shards stay until all new ones are there"
@@ -64,6 +63,8 @@ def compact(
         job, identity = _plan_even(request, grown, workers.lease)
         for text in describe_splits(job, {}):
             reporter.line(text)
+        if other := other_versions(grown, identity):
+            reporter.line(other)
         claim_generation(job, identity, {COMPACTED: grown.manifest.sha256})
         _order_anew(job, grown)
         records = workers.write(job)
@@ -117,7 +118,7 @@ def _plan_even(request: ConvertRequest, grown: SealedSet, lease: Lease) -> tuple
     images = SealedImages((source,), None, decoded=False, max_pixels=most)
     job = Job(request, grown.info, own, tuple(splits), lease, images, _REMEDY)
     # Images are copied: the codecs are still those that made them.
-    versions = {**manifest.versions, "dataprep": __version__, **job.sink.versions()}
+    versions = {**manifest.versions, **layout_versions(job.sink)}
     output = {**job.output_identity(), "versions": versions}
     return job, replace(identity_of(manifest), **output)
 

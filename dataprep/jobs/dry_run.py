@@ -25,6 +25,7 @@ from dataprep.jobs.raw_images import RawImages
 from dataprep.jobs.request import MaxBad, Request, absolute
 from dataprep.jobs.summary import open_images, report_summary, summarize
 from dataprep.jobs.workspace import Workspace
+from dataprep.remote.store import address_of
 from dataprep.rows import Row
 from dataprep.system.messages import counted, printable, sized
 from dataprep_schemas.state import ScanSummary
@@ -119,7 +120,7 @@ class Plan:
         seconds: an estimate, from the sample: reading and making the images, not writing them.
     """
 
-    raw: Path
+    raw: Path | str
     dataset: str
     sink: str
     rule: str
@@ -198,7 +199,8 @@ def dry_run(
     # Unlike a path's own method, it takes what may not be looked at for absent.
     place = next(path for path in above if os.path.exists(path))  # noqa: PTH110
     free = shutil.disk_usage(place).free if rule is None else None
-    return replace(made, rule=rule or "", free=free)
+    shown = address_of(asked.raw) or asked.raw
+    return replace(made, raw=shown, rule=rule or "", free=free)
 
 
 def _planned(raw: RawData, lines: Sequence[str], cores: int) -> Plan:

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from msgspec import to_builtins
 from msgspec.json import encode
+from msgspec.structs import replace
 
 from dataprep.errors import DatasetError
 from dataprep.jobs.clearing import check_foreign_files, remove_data_set, remove_planned
@@ -22,11 +24,13 @@ from dataprep.jobs.workspace import Workspace
 from dataprep.system.durable_files import sync_directory
 from dataprep.system.messages import printable
 from dataprep.system.state_files import read_document, read_state, write_state
+from dataprep.system.versions import differing
 from dataprep_schemas.manifest import Identity, Manifest
 from dataprep_schemas.state import StoredJob
 
 if TYPE_CHECKING:  # `dataprep status` reads jobs, and needs nothing of these
     from dataprep.jobs.job import Job
+    from dataprep.sealed.set import SealedSet
 
 _SHOWN: Final = 4  # differences spelled out in an error; the rest are counted
 
@@ -64,7 +68,10 @@ def claim(job: Job, identity: Identity, units: Mapping[str, str], *, overwrite: 
         remove_planned(workspace, job.lease)
     check_foreign_files(job, fresh=fresh)
     if fresh:
-        store_identity(workspace, identity, units, check=partial(check_held, job.lease))
+        # Before any file of it is there, even after a power cut.
+        stored = StoredJob(identity, dict(units), command=_command())
+        write_state(workspace.job, stored, flush=True, check=partial(check_held, job.lease))
+        sync_directory(workspace.private)
 
 
 def claim_generation(job: Job, identity: Identity, units: Mapping[str, str]) -> None:
@@ -112,28 +119,26 @@ def check_identity(workspace: Workspace, identity: Identity, units: Mapping[str,
     shown = what_differs(theirs.identity, identity, (theirs.units, units))
     sealed = workspace.manifest.exists()
     grows = sealed and theirs.units != units and CONVERTED not in units
+    way_out = f"use the same input and options, {'--append if images are only new, ' * grows}"
+    if (replace(theirs.identity, versions=identity.versions), theirs.units) == (identity, units):
+        way_out = "other versions may write other bytes: "
+        way_out += "use it as it is, " if sealed else "install those again to finish it, use "
     raise DatasetError(
         f"{shlex.quote(str(workspace.out))} {'was' if sealed else 'is being'} made with {shown}; "
-        f"use the same input and options, {'--append if images are only new, ' * grows}"
-        "another output directory, or --overwrite to start it anew"
+        f"{way_out}another output directory, or --overwrite to start it anew"
     )
 
 
-def store_identity(
-    workspace: Workspace,
-    identity: Identity,
-    units: Mapping[str, str],
-    *,
-    check: Callable[[], object] = lambda: None,
-) -> None:
-    """Make the directory this job's, before any file of it is there, even after a power cut.
-
-    Args:
-        check: as for `dataprep.system.durable_files.rename`.
-    """
-    stored = StoredJob(identity, dict(units), command=_command())
-    write_state(workspace.job, stored, flush=True, check=check)
-    sync_directory(workspace.private)
+def other_versions(grown: SealedSet, identity: Identity) -> str:
+    """In one line, with which other versions than now a data set was made; empty if with none."""
+    generations = grown.manifest.generations or (grown.manifest,)
+    found = (differing(each.versions, identity.versions, ", now") for each in generations)
+    if not (names := sorted({*chain.from_iterable(found)})):
+        return ""
+    return (
+        f"{grown.out} was made with {'; '.join(names)}: other versions may write other bytes than "
+        "one run does; manifest.json names each, and preparing it with --overwrite makes all anew"
+    )
 
 
 def store_grown(workspace: Workspace, manifest: Manifest) -> None:

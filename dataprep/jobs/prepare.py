@@ -15,7 +15,7 @@ from dataprep.images.dicom import BURNED_IN
 from dataprep.jobs.assigned import config_of, settle_cut
 from dataprep.jobs.commit import finished_shard
 from dataprep.jobs.engine import Engine, Reporter, Workers, working
-from dataprep.jobs.identity import claim, claim_generation, is_other_job
+from dataprep.jobs.identity import claim, claim_generation, is_other_job, other_versions
 from dataprep.jobs.index_parts import (
     IndexParts,
     check_unchanged,
@@ -23,13 +23,15 @@ from dataprep.jobs.index_parts import (
     has_part,
     shared_index_directory,
 )
-from dataprep.jobs.job import Job, SplitJob, choose_shard_count, describe_splits, kept_info
+from dataprep.jobs.job import Job, SplitJob, describe_splits, kept_info, split_job
 from dataprep.jobs.raw_images import STORED_WITH_8_BITS, RawImages
 from dataprep.jobs.request import Request, absolute, check_splits, describe_examples, settle
 from dataprep.jobs.seal import check_rejected, seal
 from dataprep.jobs.summary import check_unmatched, open_images, report_summary, summarize
 from dataprep.jobs.workspace import Workspace
 from dataprep.plugins import load_dataset
+from dataprep.remote.raw import laid_out
+from dataprep.remote.store import address_of
 from dataprep.sealed.set import SealedSet
 from dataprep.system.messages import counted, sized, some_of
 from dataprep.system.state_files import digest_of
@@ -75,7 +77,7 @@ def found(request: Request, engine: Engine, reporter: Reporter) -> Iterator[RawD
         DataprepError: what was asked for is not there, or OUT is somebody else's.
     """
     dataset = load_dataset(request.dataset, request.dataset_options)
-    request = settle(absolute(request), dataset)
+    request = settle(_of_bucket(absolute(request)), dataset)
     close_archives()  # a new search starts from the files as they are now
     what = dataset.find(request.raw, request.splits)
     check_places(request, what)
@@ -90,6 +92,15 @@ def found(request: Request, engine: Engine, reporter: Reporter) -> Iterator[RawD
     with working(workspace, engine, places, what.splits or (), reporter) as workers:
         settle_cut(request, dataset)
         yield RawData(request, dataset, what, workers, reporter.line)
+
+
+def _of_bucket(request: Request) -> Request:
+    """The request with a directory in the place of a bucket, which all workers see."""
+    if (address := address_of(request.raw)) is None:
+        return request
+    workspace = Workspace(request.out)
+    workspace.require_own()
+    return replace(request, raw=laid_out(address, request.index_dir or workspace.private))
 
 
 def check_places(request: Request, found: Found) -> None:
@@ -154,6 +165,8 @@ def make(raw: RawData, request: Request, grown: SealedSet | None) -> SealedSet |
                 _report_changes(job, images, dataset, request, report)
             claim(job, identity, units, overwrite=request.overwrite)
         else:
+            if other := other_versions(grown, identity):
+                report(other)
             claim_generation(job, identity, units)
         token = digest_of([identity, units])
         if splits := job.unordered(token):
@@ -249,13 +262,7 @@ def plan(
         info = replace(info, attributes=(*info.attributes, ("fold", "int")))
     kept = kept_info(info, request.load_sink(), raw.report)
     splits = tuple(
-        SplitJob(
-            name=name,
-            shards=choose_shard_count(name, summary.input[name].images, request, kept),
-            shuffle=request.shuffle_of(name),
-            images=summary.input[name].images,
-            source_bytes=summary.input[name].bytes,
-        )
+        split_job(name, summary.input[name], request.shuffle_of(name), request, kept)
         for name in summary.splits
     )
     own = (*(CAPTIONS,) * info.captions, *info.attributes)

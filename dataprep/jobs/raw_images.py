@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import Executor
-from contextlib import suppress
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
+from dataprep.archives.open_files import is_in_bucket
 from dataprep.archives.reading import require_unchanged
 from dataprep.datasets import read_image
 from dataprep.datasets.raw_directory import leads_out
 from dataprep.errors import DataprepError, ImageError
 from dataprep.images import Prepared, Recipe, prepare
 from dataprep.jobs.commit import rejected_images
-from dataprep.jobs.job import (
-    SAMPLE,
-    Job,
-    Made,
-    OwnValue,
-    Rejected,
-    map_in_order,
-)
+from dataprep.jobs.job import SAMPLE, Job, Made, OwnValue, Rejected, map_in_order
 from dataprep.sinks import DatasetInfo, ShardName
 from dataprep.sinks.example import Example
 from dataprep.system.messages import counted
@@ -34,6 +28,8 @@ from dataprep_schemas.tables import CAPTIONS
 
 STORED_WITH_8_BITS: Final = "of 16 bits a sample: stored with 8 (--depth keep: 16)"
 _LOOKED_AT: Final = 8  # images, before the first is made
+_REQUESTS: Final = 16  # of one shard to a bucket, under way at a time
+_Fetched: TypeAlias = tuple[Row, bytes | ImageError]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +37,7 @@ class RawImages:
     """Images of raw data, by container and offset: read, checked, and perhaps converted.
 
     Attributes:
-        raw: the raw directory.
         index: where the restart points of its gzip archives are.
-        recipe: what is done to them.
         named: whether the files of those that are rejected may be named.
     """
 
@@ -62,14 +56,15 @@ class RawImages:
     ) -> Iterator[Made | Rejected]:
         """Every row of the shard, read and converted."""
         archives: dict[str, Row] = {}
-        for row, result in map_in_order(pool, self.convert, _rows(job, shard), window):
-            if row.offset:
-                archives[row.container] = row
-            if isinstance(result, ImageError):
-                place = row.container if self.named else ""
-                yield Rejected(row.key, place, row.labels, str(result), _own(row))
-            else:
-                yield _made(row, result, job.info)
+        with self._ahead(_rows(job, shard)) as rows:
+            for row, result in map_in_order(pool, self.convert, rows, window):
+                if row.offset:
+                    archives[row.container] = row
+                if isinstance(result, ImageError):
+                    place = row.container if self.named else ""
+                    yield Rejected(row.key, place, row.labels, str(result), _own(row))
+                else:
+                    yield _made(row, result, job.info)
         # Before the shard is committed; a file of its own was looked at when it was read.
         require_unchanged(self.raw, archives)
 
@@ -107,13 +102,31 @@ class RawImages:
         """The image as it is in the raw data."""
         return read_image(self.raw, row, self.index, most=self.recipe.max_image_bytes)
 
-    def convert(self, row: Row) -> tuple[Row, Prepared | ImageError]:
+    @contextmanager
+    def _ahead(self, rows: Iterable[Row]) -> Iterator[Iterable[Row | _Fetched]]:
+        """The rows; where a request takes long, as of a bucket, with bytes that were asked for."""
+        if not is_in_bucket(self.raw):
+            yield rows
+            return
+        with ThreadPoolExecutor(_REQUESTS, "request") as requesting:
+            yield map_in_order(requesting, self._fetch, rows, 2 * _REQUESTS)
+
+    def _fetch(self, row: Row) -> _Fetched:
+        try:
+            return row, self.read(row)
+        except ImageError as error:
+            return row, error
+
+    def convert(self, item: Row | _Fetched) -> tuple[Row, Prepared | ImageError]:
         """What becomes of the image, beside its row."""
+        row, data = (item, None) if isinstance(item, Row) else item
         # Only what is wrong with its bytes, or their number, rejects an image. A file that cannot
         # be read stops the run instead: it may be readable again tomorrow, and a commit record is
         # for ever.
         try:
-            return row, prepare(self.read(row), self.recipe)
+            if isinstance(data, ImageError):
+                raise data
+            return row, prepare(self.read(row) if data is None else data, self.recipe)
         except ImageError as error:
             what, quoting, _ = str(error).partition(" starting with ")
             if quoting and leads_out(self.raw, row.container):

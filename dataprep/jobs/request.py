@@ -13,6 +13,7 @@ from dataprep.datasets import Dataset
 from dataprep.errors import UsageError
 from dataprep.images import Recipe
 from dataprep.plugins import load_sink
+from dataprep.remote.store import address_of
 from dataprep.sinks import DatasetInfo, Layout, Sink
 from dataprep.system.lustre import Striping
 from dataprep.system.messages import printable
@@ -112,7 +113,6 @@ class ConvertRequest(OutputRequest):
     """The same of what is made of finished data sets.
 
     Attributes:
-        sources: their directories.
         recipe: what is done to the images; None: they stay as they are.
         selection: what is taken and changed, and put in order anew; None: all, in its order.
         classes: a list of the classes that there are to be; None: those that there are.
@@ -139,7 +139,9 @@ def absolute(request: AnyRequest) -> AnyRequest:
     """
     values = {each.name: getattr(request, each.name) for each in fields(request)}
     paths: dict[str, Any] = {
-        name: value.absolute() for name, value in values.items() if isinstance(value, Path)
+        name: value if address_of(value) else value.absolute()
+        for name, value in values.items()
+        if isinstance(value, Path)
     }
     if "sources" in values:
         paths["sources"] = tuple(path.absolute() for path in values["sources"])

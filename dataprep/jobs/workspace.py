@@ -8,6 +8,7 @@
     OUT/records.parquet               a row for every image that was found
     OUT/.dataprep/job.json            what this directory is being made from, and how
     OUT/.dataprep/index/              a table a scanned directory or archive
+    OUT/.dataprep/raw-…/              what stands for raw data in a bucket
     OUT/.dataprep/order/              the images of every split as tables, in writing order
     OUT/.dataprep/unmatched.csv       images that are listed but missing, or there but not listed
     OUT/.dataprep/splits.parquet  what --splits_from OUT keeps, since --overwrite deletes the table

@@ -14,10 +14,11 @@ import hashlib
 import os
 import shutil
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -33,12 +34,16 @@ from dataprep.system.state_files import parse
 from dataprep_schemas.manifest import Manifest
 
 MANIFEST: Final = "manifest.json"
+TABLE: Final = "records.parquet"
 _VARIABLE: Final = "DATAPREP_CACHE"
 _ORIGIN: Final = ".dataprep-bucket.json"  # of a directory: which data set it is of
 _LOCKS: Final = ".dataprep-locks"
 _ROOM: Final = ".dataprep-room"  # of the whole cache: locked by who counts and makes room
 _MARGIN: Final = 1 << 28  # bytes that stay free on the disk
 _PIECE: Final = 8 << 20
+_SPARSE: Final = ".ranges"
+_NEAR: Final = 1 << 18  # bytes between two ranges that are downloaded together
+_AT_ONCE: Final = 16  # ranges
 _TRIES: Final = 2  # of a shard whose hash is another
 
 
@@ -68,26 +73,48 @@ class Cache:
     most: int | None
 
     @contextmanager
-    def held(self, files: Iterable[Wanted]) -> Iterator[None]:
-        """Have files there, whole, until this is left.
+    def held(self, files: Sequence[Wanted], *, sparse: bool = False) -> Iterator[list[Path]]:
+        """Have files there, until this is left.
+
+        Args:
+            sparse: of the first one nothing is downloaded now: see `fill`.
+
+        Yields:
+            Where they are: the first one is whole, or is sparse, with holes in it.
 
         Raises:
             RemoteError: the store does not answer, or a file is damaged there.
             NoRoomError: the cache is full of what is being read.
         """
-        locks = _open_locks(self.place)
+        locks, places = _open_locks(self.place), []
         try:
-            for file in files:
+            for number, file in enumerate(files):
+                places.append(self.place / file.path)
                 while True:
                     _lock(locks, file.path, fcntl.F_RDLCK)  # behind whoever downloads it
-                    if _is_there(self.place / file.path, file.bytes):
-                        os.utime(self.place / file.path)
+                    if _is_there(places[-1], file.bytes):
+                        break
+                    if sparse and number == 0:
+                        places[-1] = _beside(places[-1], _SPARSE)
+                        _make_sparse(places[-1], file.bytes)
                         break
                     _lock(locks, file.path, fcntl.F_UNLCK)
                     self.fetch(file)
-            yield
+                os.utime(places[-1])
+            yield places
         finally:
             os.close(locks)
+
+    def fill(self, file: Wanted, ranges: Sequence[tuple[int, int]]) -> None:
+        """Download ranges, each of a start and a size, into a file that is held as a sparse one.
+
+        Whoever reads them has to check them, and may fill what is no hole again.
+
+        Raises:
+            RemoteError, NoRoomError: as `held`.
+        """
+        words = {"path": file.path, "ranges": ranges, "most": self.most}
+        requests().ask("fill", self.address, place=str(self.place), **words)
 
     def fetch(self, file: Wanted, *, ahead: bool = False) -> None:
         """Have a file there; it may be evicted at once.
@@ -109,7 +136,8 @@ class Cache:
             FileNotFoundError: there is none.
             RemoteError: the store does not answer, or refuses.
         """
-        found = requests().ask("look", self.address, path=file.path, hashed=hashed)
+        words = {"path": file.path, "sha256": file.sha256, "hashed": hashed}
+        found = requests().ask("look", self.address, **words)
         return msgspec.json.decode(found, type=tuple[int, str])
 
 
@@ -175,15 +203,38 @@ def _default_top() -> Path:
     return Path(named).absolute() if named else Path(home).expanduser().absolute() / "dataprep"
 
 
-def look(store: Store, *, path: str, hashed: bool) -> bytes:
+def look(store: Store, *, path: str, sha256: str, hashed: bool) -> bytes:
     """Look at a file in a bucket; see `Cache.look`."""
     found = store.find(path)
     if found is None:
         raise FileNotFoundError(path)
+    if found.sha256 != sha256 and path == TABLE:
+        path = store.table_at(path, sha256)
+        found = store.find(path) or found
     digest = hashlib.sha256()
     for piece in store.pieces(path, found.bytes, _PIECE) if hashed else ():
         digest.update(piece)
     return msgspec.json.encode((found.bytes, digest.hexdigest()))
+
+
+def fill(
+    store: Store, *, place: str, most: int | None, path: str, ranges: list[tuple[int, int]]
+) -> bytes:
+    """Download ranges into a sparse file; see `Cache.fill`."""
+    merged: list[list[int]] = []
+    for start, size in sorted(ranges):
+        if merged and start - merged[-1][1] <= _NEAR:
+            merged[-1][1] = max(merged[-1][1], start + size)
+        else:
+            merged.append([start, start + size])
+    with _room(Path(place).parent) as make_room:
+        make_room(sum(end - start for start, end in merged), most)
+    sparse = _beside(Path(place, path), _SPARSE)
+    with sparse.open("r+b", buffering=0) as file, ThreadPoolExecutor(_AT_ONCE) as pool:
+        pieces = [pool.submit(store.read_range, path, start, end - start) for start, end in merged]
+        for (start, _), piece in zip(merged, pieces, strict=True):
+            _write(file.fileno(), piece.result(), start)
+    return b""
 
 
 def fetch(
@@ -197,13 +248,16 @@ def fetch(
         if _is_there(final, size):
             return b""
         final.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        partial = _partial(final)
+        unfinished = _beside(final, PARTIAL)
         for tried in range(1, _TRIES + 1):
             try:
-                _make_room(Path(place).parent, partial, size, most)
-                found = _download(store, path, size, partial)
+                with _room(Path(place).parent) as make_room:
+                    make_room(size, most)
+                    _reserve(unfinished, size)
+                there = store.table_at(path, sha256) if path == TABLE else path
+                found = _download(store, there, size, unfinished)
                 if found == sha256:
-                    partial.replace(final)
+                    unfinished.replace(final)
                     sync_directory(final.parent)
                     return b""
                 if tried == _TRIES:
@@ -212,7 +266,7 @@ def fetch(
                         "damaged or was changed; push the data set again"
                     )
             finally:
-                partial.unlink(missing_ok=True)
+                unfinished.unlink(missing_ok=True)
     except FileNotFoundError as error:
         raise RemoteError(
             f"{store}/{printable(path)} is missing; push the data set again"
@@ -227,56 +281,78 @@ def fetch(
     return b""
 
 
-def _download(store: Store, path: str, size: int, partial: Path) -> str:
+def _download(store: Store, path: str, size: int, place: Path) -> str:
     """Write a file, durably; returns its hash."""
     digest = hashlib.sha256()
-    with partial.open("r+b", buffering=0) as file:
+    with place.open("r+b", buffering=0) as file:
+        at = 0
         for piece in store.pieces(path, size, _PIECE):
             digest.update(piece)
-            view = memoryview(piece)
-            while view:
-                view = view[file.write(view) :]
+            _write(file.fileno(), piece, at)
+            at += len(piece)
         os.fsync(file.fileno())
     return digest.hexdigest()
 
 
-def _make_room(top: Path, partial: Path, size: int, most: int | None) -> None:
-    """Take so many bytes for a file, if need be of shards that nobody reads, the oldest first.
+def _write(descriptor: int, piece: memoryview, at: int) -> None:
+    while piece:
+        done = os.pwrite(descriptor, piece, at)
+        piece, at = piece[done:], at + done
+
+
+@contextmanager
+def _room(top: Path) -> Iterator[Callable[[int, int | None], None]]:
+    """Be the only one who counts what a cache has, and makes room for so many bytes."""
+    with (top / _ROOM).open("wb") as room:
+        fcntl.flock(room, fcntl.LOCK_EX)
+        yield partial(_make_room, top)
+
+
+def _make_room(top: Path, size: int, most: int | None) -> None:
+    """Evict shards that nobody reads, those first that were opened the longest ago.
 
     Raises:
         NoRoomError: too many are being read.
     """
-    with (top / _ROOM).open("wb") as room:
-        fcntl.flock(room, fcntl.LOCK_EX)
-        there = [(path, path.stat()) for path in top.glob("*/**/*") if _is_evictable(top, path)]
-        there.sort(key=lambda each: each[1].st_mtime_ns)
-        excess = size + _MARGIN - shutil.disk_usage(top).free
-        if most is not None:
-            excess = max(excess, size + sum(status.st_size for _, status in there) - most)
-        for path, status in there:
-            if excess > 0 and _evict(top, path):
-                excess -= status.st_size
-        if excess > 0:
-            bound = "the disk is full" if most is None else f"cache_bytes is {sized(most)}"
-            raise NoRoomError(
-                f"{printable(str(top))}: no room for {sized(size)}: {bound}, and what is there is "
-                f"being read; {sized(excess)} more are needed"
-            )
-        with partial.open("wb") as file:
-            if size:
-                os.posix_fallocate(file.fileno(), 0, size)  # so that all who count see it
+    there = [(path, path.stat()) for path in top.glob("*/**/*") if _is_evictable(top, path)]
+    there.sort(key=lambda each: each[1].st_mtime_ns)
+    excess = size + _MARGIN - shutil.disk_usage(top).free
+    if most is not None:
+        excess = max(excess, size + sum(status.st_blocks for _, status in there) * 512 - most)
+    for path, status in there:
+        if excess > 0 and _evict(top, path):
+            excess -= status.st_blocks * 512
+    if excess > 0:
+        bound = "the disk is full" if most is None else f"cache_bytes is {sized(most)}"
+        raise NoRoomError(
+            f"{printable(str(top))}: no room for {sized(size)}: {bound}, and what is there is "
+            f"being read; {sized(excess)} more are needed"
+        )
+
+
+def _reserve(place: Path, size: int) -> None:
+    """Make a file of a size at once, so that all who count see it."""
+    with place.open("wb") as file:
+        if size:
+            os.posix_fallocate(file.fileno(), 0, size)
+
+
+def _make_sparse(place: Path, size: int) -> None:
+    place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with place.open("ab") as file:
+        file.truncate(size)
 
 
 def _is_evictable(top: Path, path: Path) -> bool:
     _, first, *_ = path.relative_to(top).parts
-    kept = first.startswith(".dataprep") or first in (MANIFEST, "records.parquet")
+    kept = first.startswith(".dataprep") or first in (MANIFEST, TABLE)
     return not kept and path.is_file()
 
 
 def _evict(top: Path, path: Path) -> bool:
     digest, *names = path.relative_to(top).parts
-    if names[-1].startswith(".") and names[-1].endswith(PARTIAL):  # of one that was killed
-        names[-1] = names[-1][1:].removesuffix(PARTIAL)
+    if names[-1].startswith(".") and names[-1].endswith((PARTIAL, _SPARSE)):
+        names[-1] = names[-1][1:].removesuffix(PARTIAL).removesuffix(_SPARSE)
     locks = _open_locks(top / digest)
     try:
         _lock(locks, "/".join(names), fcntl.F_WRLCK, wait=False)
@@ -288,8 +364,8 @@ def _evict(top: Path, path: Path) -> bool:
     return True
 
 
-def _partial(final: Path) -> Path:
-    return final.with_name(f".{final.name}{PARTIAL}")
+def _beside(final: Path, suffix: str) -> Path:
+    return final.with_name(f".{final.name}{suffix}")
 
 
 def _is_there(path: Path, size: int) -> bool:

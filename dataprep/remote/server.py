@@ -13,8 +13,9 @@ from functools import lru_cache
 from multiprocessing.connection import Connection, Listener
 from typing import Any, Final
 
-from dataprep.remote.cache import MANIFEST, fetch, look
+from dataprep.remote.cache import MANIFEST, fetch, fill, look
 from dataprep.remote.process import socket_address
+from dataprep.remote.raw import list_objects
 from dataprep.remote.store import Store
 
 _BACKLOG: Final = 256
@@ -90,5 +91,5 @@ if __name__ == "__main__":
             raise FileNotFoundError(MANIFEST)
         return found
 
-    reading: dict[str, _Answer] = {"read": _read, "manifest": _manifest, "look": look}
-    serve({**reading, "fetch": fetch, "prefetch": _prefetch})
+    looking: dict[str, _Answer] = {"list": list_objects, "look": look, "manifest": _manifest}
+    serve({**looking, "read": _read, "fetch": fetch, "fill": fill, "prefetch": _prefetch})

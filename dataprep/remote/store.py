@@ -12,10 +12,12 @@ import re
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -40,11 +42,12 @@ _NO_CREDENTIALS: Final = (
     *("redential", "169.254.169.254", "metadata.google", "Account must be", "Unauthorized"),
 )
 _EXPIRED: Final = re.compile(r"ExpiredToken|RequestExpired|TokenRefreshRequired|token.*expired")
-_FINAL: Final = re.compile(r"\b4(0[0-79]|1\d|2[0-8])\b")  # statuses that come again: not 408, 429
+# Statuses that come again: not 408 and 429. How long the request took stands there, too.
+_FINAL: Final = re.compile(r"status code: 4(0[0-79]|1\d|2[0-8])\b")
 _CHUNK: Final = 8 << 20  # bytes of a part of an upload
 _HASH: Final = "sha256"  # what an object's metadata call it
 _AT_ONCE: Final = 4  # requests for one object
-_TRIES: Final = 10
+_TRIES, _FIRST = 10, 4
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 15.0  # seconds, before what failed is tried again
 # A stalled body ends by the second; the third is for all of a part at 70 KB/s.
 _TIMEOUTS: Final = {"connect_timeout": "10s", "read_timeout": "30s", "timeout": "120s"}
@@ -99,6 +102,11 @@ class Store:
     """
 
     def __init__(self, address: str) -> None:
+        if address.startswith("hf://"):
+            raise UsageError(
+                "the Hugging Face hub has a program of its own: hf upload ORG/NAME OUT "
+                "--repo-type dataset, best of --sink parquet, with dataprep card OUT before"
+            )
         if _ADDRESS.fullmatch(address) is None:
             raise UsageError(
                 f"{printable(address)} is no place in a bucket; expected s3://BUCKET/PREFIX, "
@@ -112,6 +120,7 @@ class Store:
             ) from error
         self.address = address.rstrip("/")
         self.retried = 0
+        self._answered = False
         self._turn = threading.Lock()
         self._open()
 
@@ -143,6 +152,18 @@ class Store:
             return self._tried(path, find, absent=True)
         except FileNotFoundError:
             return None
+
+    def table_at(self, path: str, sha256: str) -> str:
+        """Where a table is that has this hash; while a set grows, under a name of its own.
+
+        So who reads the old manifest finds the old table, and who reads the new one the new.
+
+        Raises:
+            RemoteError: the store does not answer, or refuses.
+        """
+        found, own = self.find(path), own_name(path, sha256)
+        as_said = found is not None and found.sha256 in ("", sha256)
+        return path if as_said or self.find(own) is None else own
 
     def read(self, path: str) -> bytes | None:
         """A whole small object; None if there is none.
@@ -259,6 +280,18 @@ class Store:
         # The answer to one's own first try may have been lost.
         return self._tried(path, put) or self.read(path) == data
 
+    def delete(self, paths: Sequence[str]) -> None:
+        """Delete objects.
+
+        Raises:
+            RemoteError: the store does not answer, or refuses.
+        """
+        import obstore
+
+        for path in paths:
+            with suppress(FileNotFoundError):
+                self._tried(path, partial(obstore.delete, paths=path), absent=True)
+
     def _open(self) -> None:
         from obstore.store import from_url
 
@@ -274,6 +307,8 @@ class Store:
         try:
             self._store = opened(retry_config={"max_retries": 0})
             self._patient = opened()  # for uploads, whose parts it sends again by itself
+        except UsageError:
+            raise
         except Exception as error:
             raise self._explained("opened", error) from error
 
@@ -288,23 +323,30 @@ class Store:
         """
         from obstore.exceptions import BaseError
 
-        for tried in range(1, _TRIES + 1):
+        tried = 0
+        while True:
+            tried += 1
             used = self._store
             try:
-                return act(used)
+                found = act(used)
             except (BaseError, OSError, ValueError) as error:
                 if absent and isinstance(error, FileNotFoundError):
+                    self._answered = True
                     raise
                 expired = _EXPIRED.search(str(error)) is not None
-                if tried == _TRIES or not (expired or _may_pass(error)):
+                # Where nothing has ever answered, the address may be wrong.
+                most = _TRIES if self._answered or "sending request" not in str(error) else _FIRST
+                if tried >= most or not (expired or _may_pass(error)):
                     raise self._explained(path, error) from error
                 with self._turn:
                     self.retried += 1
                     if expired and self._store is used:
                         self._open()  # asks for credentials anew
+            else:
+                self._answered = True
+                return found
             pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0**tried)
             time.sleep(random.uniform(pause / 4, pause))  # noqa: S311  # so that not all come at once
-        raise AssertionError
 
     def _explained(self, path: str, error: Exception) -> RemoteError:
         """In one line what a store refuses, and what to do."""
@@ -326,11 +368,17 @@ class Store:
         return RemoteError(f"{scheme}://{printable(rest)}: {printable(path)}: {reason}; {advice}")
 
 
+def own_name(path: str, sha256: str) -> str:
+    """A file's name that no other content has."""
+    name, dot, suffix = path.rpartition(".")
+    return f"{name}-{sha256[:16]}{dot}{suffix}"
+
+
 def _may_pass(error: Exception) -> bool:
     """Whether a later try may succeed: the network's trouble, and the store's own."""
     from obstore.exceptions import GenericError
 
-    status = _FINAL.search(str(error)) if "status" in str(error) else None
+    status = _FINAL.search(str(error))
     wrong = "builder error" in str(error)  # an address without TLS, say, where that is not allowed
     gone = isinstance(error, FileNotFoundError)
     final = wrong or gone or status or _lacks(error)

@@ -15,6 +15,7 @@ from dataprep.sealed.set import SealedSet, first_rows
 from dataprep.sealed.split import FinishedSplit
 from dataprep.sinks.example import pixels_of
 from dataprep.system.messages import printable
+from dataprep.system.versions import differing
 from dataprep.tables.records import RecordsTable
 
 SHOWN = 5  # keys named for each kind of difference
@@ -63,11 +64,13 @@ class Difference:
         splits: of every split that both have.
         missing: splits that one of them lacks, in words.
         pixels: whether pixels were compared, because one data set stores them.
+        versions: what both name in other versions: ``pillow 11.3.0 and 12.0.0``.
     """
 
     splits: tuple[SplitDifference, ...]
     missing: tuple[str, ...]
     pixels: bool
+    versions: tuple[str, ...] = ()
 
     @property
     def same(self) -> bool:
@@ -112,7 +115,8 @@ def diff(
             rows[1][split] = _rows(both[1], split, hashes=not pixels)
             progress(len(rows[1][split]))
     splits = [_compare(both, split, rows) for split in both[0].splits if split in both[1].splits]
-    return Difference(tuple(splits), tuple(missing), pixels)
+    versions = differing(both[0].manifest.versions, both[1].manifest.versions, " and")
+    return Difference(tuple(splits), tuple(missing), pixels, versions)
 
 
 def _hash(data: bytes) -> bytes:

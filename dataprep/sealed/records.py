@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, SupportsIndex, TypeVar, ge
 
 from dataprep.errors import DatasetError, ImageError, UsageError
 from dataprep.images.decode import sniff
+from dataprep.sealed.ranges import COLUMNS, Row, is_few, read_few
 from dataprep.sealed.set import SealedSet, first_rows
 from dataprep.sealed.split import FinishedSplit
 from dataprep.sinks import ShardReader
@@ -26,7 +27,7 @@ from dataprep.tables.records import NAME, RecordsTable
 from dataprep.training.examples import Examples
 from dataprep_schemas.tables import CAPTIONS, UNCERTAIN, OwnKind
 
-_Read = TypeVar("_Read")
+_Read = TypeVar("_Read", Example, bytes)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+_TOGETHER = 64  # examples whose ranges are downloaded at a time
 _SHOWN = 5  # examples of a part that its repr describes
 
 Uneven = Literal["keep", "drop", "repeat"]
@@ -103,6 +105,9 @@ class Records(Examples):
             )
             self._numbers = self._moved(found, self._first_rows, self._starts)
         self._numbers = self._numbers[:limit]
+        few = is_few(self.sink, len(self), len(self._all))
+        self._all.sparse = self._all.cache is not None and few
+        self._known: dict[int, Row] | None = None
         self._keys: dict[str, int] | None = None
         self._open = _OpenShards(self._all.most_open)
 
@@ -217,6 +222,8 @@ class Records(Examples):
         """
         if isinstance(number, slice):
             return self._part(number)
+        if self._all.sparse:
+            return self.__getitems__([number])[0]
         index = self._index(number)
         shard = bisect_right(self._all.ends, index)
         reader = self._open.here.get(shard, self._all.reader)
@@ -254,6 +261,16 @@ class Records(Examples):
         """See `Examples.shared`."""
         return self._node is not None and self._node.nodes > 1
 
+    @property
+    def remote(self) -> bool:
+        """See `Examples.remote`."""
+        return self._all.cache is not None
+
+    def announce(self, numbers: Sequence[int]) -> None:
+        """See `Examples.announce`."""
+        indices = map(self._index, numbers)
+        self._all.announce({bisect_right(self._all.ends, index) for index in indices})
+
     def shard_sizes(self) -> list[int]:
         """See `Examples.shard_sizes`."""
         ends = [bisect_left(self._numbers, end) for end in self._all.ends]
@@ -264,6 +281,8 @@ class Records(Examples):
     ) -> list[_Read]:
         """In that order; read in the order of the files, and announced before that."""
         indices = [self._index(number) for number in numbers]
+        if self._all.sparse:
+            return self._few(indices, read)
         order = sorted(range(len(indices)), key=indices.__getitem__)
         found: dict[int, _Read] = {}
         shards = groupby(order, lambda place: bisect_right(self._all.ends, indices[place]))
@@ -280,6 +299,32 @@ class Records(Examples):
                 for place in places:
                     found[place] = read(reader, indices[place] - start)
         return [found[place] for place in range(len(indices))]
+
+    def _few(
+        self, indices: Sequence[int], read: Callable[[ShardReader, int], _Read]
+    ) -> list[_Read]:
+        """The same where only their ranges are downloaded."""
+        assert self._all.cache is not None  # noqa: S101  # else nothing is sparse
+        if self._known is None:
+            with RecordsTable(self.out, self._table) as table:
+                tables = table.take(self._rows(), COLUMNS)
+                rows = [row for piece in tables for row in _rows_of(piece)]
+            self._known = dict(zip(map(int, self._numbers), rows, strict=True))
+        found: dict[int, _Read] = {}
+        ordered = sorted({*indices})
+        for shard, group in groupby(ordered, lambda index: bisect_right(self._all.ends, index)):
+            places, start = list(group), self._all.start(shard)
+            reader = self._open.here.get(shard, self._all.reader)
+            read_ones = read_few(
+                self._all.cache,
+                self._all.shards[shard].files[0],
+                reader,
+                [place - start for place in places],
+                {place - start: self._known[place] for place in places},
+                read,
+            )
+            found |= zip(places, read_ones, strict=True)
+        return [found[index] for index in indices]
 
     def _index(self, number: SupportsIndex) -> int:
         """Of the whole split."""
@@ -300,6 +345,10 @@ class Records(Examples):
 
     def __iter__(self) -> Iterator[Example]:
         """Every example in order, checking whatever the format lets one check."""
+        if self._all.sparse:
+            starts = range(0, len(self), _TOGETHER)
+            batches = (range(len(self))[start : start + _TOGETHER] for start in starts)
+            return (one for batch in batches for one in self.__getitems__(batch))
         return self._all.take(self._numbers)
 
     def number_of(self, key: str) -> int:
@@ -367,7 +416,7 @@ class Records(Examples):
         if step != 1:
             raise UsageError("a part of a data set is consecutive: slices need the step 1")
         part = copy(self)  # which shares what is open
-        part._numbers, part._keys = self._numbers[start:stop], None
+        part._numbers, part._keys, part._known = self._numbers[start:stop], None, None
         return part
 
     def _has(self, column: tuple[str, OwnKind]) -> bool:
@@ -428,6 +477,11 @@ def _check_choice(limit: int | None, sample: float | None, *, stratify: bool) ->
         raise UsageError(f"sample={sample}: expected a share, above 0 and up to 1, such as 0.1")
     if stratify and sample is None:
         raise UsageError("stratify=True says how to sample; give sample=0.1, say, too")
+
+
+def _rows_of(table: pa.Table) -> Iterator[Row]:
+    columns = [table.column(name).to_pylist() for name in COLUMNS]
+    return map(Row, *columns)
 
 
 def _no_number(number: object) -> TypeError:

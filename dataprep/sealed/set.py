@@ -18,6 +18,7 @@ from dataprep.sealed.part import described, read_part
 from dataprep.system.messages import counted, printable, refusal, sized
 from dataprep.system.regular_files import read_regular
 from dataprep.system.state_files import parse
+from dataprep.system.versions import upgrade
 from dataprep_schemas.manifest import Examples, File, Manifest, Shard, Split
 from dataprep_schemas.state import Part
 
@@ -211,6 +212,10 @@ class SealedSet:
         title = f"{self.out}: {len(self.manifest.classes):,} classes, {self.manifest.sink.name}"
         return table(title, ("split", "records", "shards", "size"), rows)
 
+    def __repr__(self) -> str:
+        """One line, since a manifest has thousands."""
+        return f"<{self}>"
+
     def __str__(self) -> str:
         """One line."""
         text = f"sealed {self.out / NAME}: {counted(self.records, 'record')} in "
@@ -284,4 +289,9 @@ def sink_of(manifest: Manifest) -> Sink:
     """
     from dataprep.plugins import load_sink
 
-    return load_sink(manifest.sink.name, manifest.sink.config)
+    try:
+        return load_sink(manifest.sink.name, manifest.sink.config)
+    except UsageError as error:
+        if way_out := upgrade(manifest.versions):
+            raise UsageError(f"{error}; {way_out}") from error
+        raise

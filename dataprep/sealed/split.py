@@ -38,12 +38,14 @@ class FinishedSplit:
         shards: what is there.
         cache: that the directory is of, if the data set is in a bucket; else None.
         place: where the data set is, for a person.
+        sparse: whether of shards in a bucket only the ranges are read that somebody fills.
 
     Raises:
         UsageError: no such split, or a format that is not installed.
     """
 
     def __init__(self, sealed: SealedSet, split: str) -> None:
+        self.sparse = False
         self.split = sealed.split_called(split)
         self.out = sealed.out.absolute()
         self.info, self.sink = sealed.info, sealed.sink
@@ -71,7 +73,7 @@ class FinishedSplit:
         paths = [self.out / file.path for file in files]
         with ExitStack() as until_read:
             if self.cache is not None:
-                until_read.enter_context(self.cache.held(files))
+                paths = until_read.enter_context(self.cache.held(files, sparse=self.sparse))
             try:
                 reader = self.sink.reader(paths, self.info)
             except OSError as error:
@@ -83,7 +85,7 @@ class FinishedSplit:
         """Have shards that are in a bucket fetched, since they will be read."""
         if self.cache is not None:
             for shard in shards:
-                for file in self.shards[shard].files:
+                for file in self.shards[shard].files[self.sparse :]:
                     self.cache.fetch(file, ahead=True)
 
     @property

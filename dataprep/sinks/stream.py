@@ -68,7 +68,6 @@ class StreamReader(ShardReader):
                 raise SinkError(f"the records do not fill the {self.size} bytes of the file")
 
     def __len__(self) -> int:
-        """How many records there are."""
         return len(self._offsets) - 1
 
     def read(self, number: int) -> Example:
@@ -77,13 +76,16 @@ class StreamReader(ShardReader):
 
     def record(self, number: int) -> bytes:
         """The bytes of one record, framing included."""
+        return self.pread(*self.span(number))
+
+    def span(self, number: int) -> tuple[int, int]:
+        """Where a record begins, and how many bytes it has, framing included."""
         start = self._offsets[number]
-        return self.pread(start, self._offsets[number + 1] - start)
+        return start, self._offsets[number + 1] - start
 
     @override
     def will_need(self, number: int) -> None:
-        start = self._offsets[number]
-        size = self._offsets[number + 1] - start
+        start, size = self.span(number)
         os.posix_fadvise(self._file.fileno(), start, size, os.POSIX_FADV_WILLNEED)
 
     def pread(self, offset: int, size: int) -> bytes:

@@ -2,25 +2,26 @@
 
 Without a manifest there is no data set, so one in a bucket is whole or is none. Shards of a set
 that grew have other names than before (``-of-00008``), so that who reads the old manifest loses no
-shard; ``records.parquet`` is exchanged with the manifest, a moment before it.
+shard; its table is put under a name of its own before the manifest, and under its usual one after.
 """
 
 from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from dataprep.errors import DatasetError
-from dataprep.remote.store import RemoteObject, Store
+from dataprep.remote.store import RemoteObject, Store, own_name
 from dataprep.sealed.set import NAME, REMEDY, SealedSet
 from dataprep.system.messages import counted, printable, sized, some_of, unreadable
 from dataprep.system.regular_files import open_regular, read_regular
 from dataprep.system.state_files import parse
+from dataprep.tables.records import NAME as TABLE
 from dataprep_schemas.manifest import File, Manifest, RecordsFile
 
 _AT_ONCE: Final = 8  # files
@@ -37,6 +38,7 @@ class Pushed:
         bytes: of all of them.
         uploaded: how many of the files had to be, or would have to be.
         uploaded_bytes: of these.
+        deleted: other objects that were, or would be, deleted; 0 if that was not asked for.
         dry_run: whether nothing was done.
     """
 
@@ -45,6 +47,7 @@ class Pushed:
     bytes: int
     uploaded: int
     uploaded_bytes: int
+    deleted: int
     dry_run: bool
 
     def __str__(self) -> str:
@@ -53,6 +56,8 @@ class Pushed:
         return (
             f"{self.address}: {counted(self.files, 'file')}, {sized(self.bytes)}; {would} "
             f"{self.uploaded:,} of them, {sized(self.uploaded_bytes)}"
+            + f"; {counted(self.deleted, 'other object')} deleted"
+            * (self.deleted > 0)
         )
 
 
@@ -61,6 +66,7 @@ def push(
     address: str,
     *,
     overwrite: bool,
+    delete_others: bool,
     dry_run: bool,
     begin: Callable[[int], None],
     advance: Callable[[int], None],
@@ -69,6 +75,8 @@ def push(
 
     Args:
         overwrite: whether a data set that this one does not descend from may be replaced.
+        delete_others: whether all that this data set does not name is deleted at the end; who
+            reads an older generation of it loses shards.
         dry_run: only find out what would be uploaded.
         begin: is told how many bytes will be.
         advance: is told how many more were; from any thread.
@@ -93,8 +101,10 @@ def push(
         missing = [file for file, known in zip([*files, table], states, strict=True) if not known]
         total = sum(file.bytes for file in missing)
         size = sum(file.bytes for file in [*files, table]) + len(data)
-        found = Pushed(address, len(files) + 2, size, len(missing) + (not whole), total, dry_run)
-        if dry_run or (whole and not missing):
+        others = _others(store, files) if delete_others else []
+        counts = len(missing) + (not whole), total, len(others)
+        found = Pushed(address, len(files) + 2, size, *counts, dry_run)
+        if dry_run:
             return found
         begin(total)
         stop = threading.Event()
@@ -105,14 +115,25 @@ def push(
             except BaseException:
                 stop.set()
                 raise
-    if table in missing:
+    if table in missing and theirs is not None:
+        name = own_name(table.path, table.sha256)
+        _upload(store, out, table, lambda _: None, threading.Event(), name)
+    elif table in missing:
         _upload(store, out, table, advance, threading.Event())
     if not whole and not store.commit(NAME, data, _sha256(data), there):
         raise DatasetError(
             f"{address}: somebody else put another {NAME} there meanwhile; what is there now is "
             "theirs: push to another place, or run the same command again"
         )
+    if table in missing and theirs is not None:
+        _upload(store, out, table, advance, threading.Event())
+    store.delete(others)
     return found
+
+
+def _others(store: Store, files: Sequence[File | RecordsFile]) -> list[str]:
+    named = {NAME, TABLE, *(file.path for file in files)}
+    return sorted(path for path, _ in store.list() if path not in named)
 
 
 def _manifest_there(store: Store, there: RemoteObject | None, ours: Manifest) -> Manifest | None:
@@ -162,6 +183,7 @@ def _upload(
     file: File | RecordsFile,
     advance: Callable[[int], None],
     stop: threading.Event,
+    name: str = "",
 ) -> None:
     told = 0  # bytes, also of a try that failed
 
@@ -171,7 +193,7 @@ def _upload(
             advance(position - told)
             told = position
 
-    store.put(file.path, lambda: _checked(out, file, sent, stop), file.sha256)
+    store.put(name or file.path, lambda: _checked(out, file, sent, stop), file.sha256)
 
 
 def _checked(

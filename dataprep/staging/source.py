@@ -22,6 +22,7 @@ from dataprep.system.durable_files import is_partial
 from dataprep.system.messages import printable
 from dataprep.system.regular_files import read_regular
 from dataprep.system.state_files import parse
+from dataprep.tables.records import NAME as TABLE
 from dataprep_schemas.manifest import File, Manifest, RecordsFile
 
 _OURS = ".dataprep"  # what begins like this is a directory of ours, not data
@@ -210,13 +211,16 @@ class RemoteReader:
 
     def __init__(self, store: Store, file: SourceFile, *, scattered: bool) -> None:
         self._store, self._file, self._scattered = store, file, scattered
+        self._path = file.path
+        if file.path == TABLE and file.sha256 is not None:
+            self._path = store.table_at(file.path, file.sha256)
         self._ahead: Iterator[memoryview] | None = None
 
     def pieces(self, largest: int) -> Iterator[tuple[int, int]]:
         """See `SourceReader.pieces`; they must be read in this order."""
         size = self._file.bytes
         if not self._scattered and size > largest:
-            self._ahead = self._store.pieces(self._file.path, size, largest)
+            self._ahead = self._store.pieces(self._path, size, largest)
         return ((offset, min(largest, size - offset)) for offset in range(0, size, largest))
 
     def read(self, offset: int, view: memoryview) -> memoryview:
@@ -228,7 +232,7 @@ class RemoteReader:
         """
         try:
             if self._ahead is None:
-                view[:] = self._store.read_range(self._file.path, offset, len(view))
+                view[:] = self._store.read_range(self._path, offset, len(view))
             else:
                 view[:] = next(self._ahead)
         except FileNotFoundError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from io import RawIOBase
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -17,7 +18,9 @@ _MOST_PACKED: Final = 10  # times that long texts of people are packed
 _FIXED_BYTES: Final = 1 << 20  # of few rows: dictionaries, and headers of pages
 
 
-def open_parquet(path: Path, *, row_bytes: int | None = None) -> parquet.ParquetFile:
+def open_parquet(
+    path: Path, *, row_bytes: int | None = None, opened: RawIOBase | None = None
+) -> parquet.ParquetFile:
     """A Parquet file whose checksums are compared; to be closed.
 
     Its footer is believed: one that lies can make a page of 2 GiB, which is what the format's
@@ -25,6 +28,7 @@ def open_parquet(path: Path, *, row_bytes: int | None = None) -> parquet.Parquet
 
     Args:
         row_bytes: how many a row has at most, on average of a row group, where that is known.
+        opened: the file, if it is not one of this machine.
 
     Raises:
         OSError: it cannot be read, or is no regular file.
@@ -33,8 +37,9 @@ def open_parquet(path: Path, *, row_bytes: int | None = None) -> parquet.Parquet
     import pyarrow as pa
     from pyarrow import parquet
 
-    require_regular(path)
-    file = parquet.ParquetFile(path, page_checksum_verification=True)
+    if opened is None:
+        require_regular(path)
+    file = parquet.ParquetFile(opened or path, page_checksum_verification=True)
     for number in range(file.num_row_groups):
         group = file.metadata.row_group(number)
         most = _MOST_BYTES

@@ -20,6 +20,7 @@ from dataprep.errors import DatasetError
 from dataprep.system.durable_files import write_durably
 from dataprep.system.messages import printable, refusal
 from dataprep.system.regular_files import open_descriptor, read_regular
+from dataprep.system.versions import upgrade
 from dataprep_schemas.manifest import Manifest
 from dataprep_schemas.state import State
 
@@ -91,11 +92,14 @@ def _refused(
     data: bytes, kind: type[msgspec.Struct], place: object, remedy: str, error: Exception
 ) -> DatasetError:
     """What to tell of bytes that are no document: the first thing that is wrong, and where."""
-    found, expected = "dataprep-", str(kind.__struct_config__.tag)
+    named, expected = _Named("dataprep-"), str(kind.__struct_config__.tag)
     with suppress(ValueError, RecursionError):  # which is told below
-        found = msgspec.json.decode(data, type=_Named).format
+        named = msgspec.json.decode(data, type=_Named)
+    found = named.format
     if not found.startswith("dataprep-"):
         return DatasetError(f"{place} is not dataprep's; give a directory that dataprep made")
+    if (way_out := upgrade(named.versions)) and _digest(data, str(named.sha256)) == named.sha256:
+        return DatasetError(f"{place}: {way_out}")
     what = str(error)
     if found not in ("dataprep-", expected):
         what = f"its format is {found[:100]!r}, this version reads {expected!r}"
@@ -103,9 +107,11 @@ def _refused(
 
 
 class _Named(msgspec.Struct):
-    """The name of a file's form, whatever else is in it."""
+    """What a file of any version says of itself, whatever else is in it."""
 
     format: str = ""
+    versions: object = None
+    sha256: object = None
 
 
 def read_document(path: Path, kind: type[Document], remedy: str) -> Document:

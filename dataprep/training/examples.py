@@ -10,7 +10,7 @@ import numpy as np
 
 from dataprep.errors import UsageError
 from dataprep.training.order import InBlocks, InOrder, InProportion, Order, Shuffled, Weighted
-from dataprep.training.sampler import Leftover, Sampler, this_process
+from dataprep.training.sampler import Ahead, Leftover, Sampler, this_process
 from dataprep.training.source import Source
 
 if TYPE_CHECKING:
@@ -85,7 +85,15 @@ class Examples(Source):
             uneven=uneven,
             identity=self.identity(),
             shared=self.shared,
+            announce=self._announced(shuffle, window),
         )
+
+    def _announced(self, shuffle: Shuffle, window: int) -> Ahead | None:
+        """What tells of shards ahead, where they are downloaded and it is known which come next."""
+        if not self.remote or shuffle == "global":
+            return None
+        shards = window if shuffle == "blocks" else 2
+        return shards * max(self.shard_sizes(), default=0), self.announce
 
     def order(
         self,

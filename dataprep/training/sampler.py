@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, Literal, TypeVar, get_args
 
 import numpy as np
@@ -16,6 +16,7 @@ from dataprep.training.order import Order
 _Batch = TypeVar("_Batch")
 
 Leftover = Literal["drop", "repeat"]
+Ahead = tuple[int, Callable[[list[int]], None]]
 FORMAT: Final = 1
 """Of the states that samplers give."""
 
@@ -58,6 +59,7 @@ class Sampler:
             all ranks, in which the first samples of the epoch come again if need be.
         identity: what the state is of: a state of anything else is refused.
         shared: whether other ranks have other records, so that no state is true of all.
+        announce: how many positions ahead to tell of, and whom.
 
     Attributes:
         batch_size: of one rank.
@@ -79,6 +81,7 @@ class Sampler:
         uneven: Leftover,
         identity: Mapping[str, Any],
         shared: bool,
+        announce: Ahead | None = None,
     ) -> None:
         if batch_size < 1:
             raise UsageError(f"batch_size={batch_size}: expected 1 or more")
@@ -90,7 +93,7 @@ class Sampler:
         self.seed = order.seed
         self._order, self._uneven = order, uneven
         self._identity = {**identity, "settings": {**order.settings, "uneven": uneven}}
-        self._shared = shared
+        self._shared, self._announce = shared, announce
         self._epoch = self._consumed = 0
         self._tracking: object = None  # whose loop is under way
         self._untracked = False
@@ -135,6 +138,10 @@ class Sampler:
         positions = range(first, first + size * self.world_size, self.world_size)
         numbers = Numbers(self.numbers(epoch, positions))
         numbers.epoch, numbers.positions, numbers.seed = epoch, positions, self.seed
+        if self._announce is not None:
+            distance, announce = self._announce
+            ahead = range(first + distance, min(positions.stop + distance, self._order.count))
+            announce(self.numbers(epoch, ahead[:: self.world_size]))
         return numbers
 
     def rest(self) -> tuple[int, range]:

@@ -89,6 +89,14 @@ class Source(Sequence[Example]):
     def shared(self) -> bool:
         """Whether this is a node's part, so that other nodes have other examples."""
 
+    @property
+    def remote(self) -> bool:
+        """Whether shards are downloaded as they are read, so that it helps to `announce` them."""
+        return False
+
+    def announce(self, numbers: Sequence[int]) -> None:
+        """Have the shards of examples fetched, since they will be read."""
+
     @abstractmethod
     def shard_sizes(self) -> list[int]:
         """How many of these examples each shard has, in order."""

@@ -58,7 +58,28 @@ class Value(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ImageRecipe(Value, frozen=True, kw_only=True, omit_defaults=True):
-    """How images were checked and converted; the options of the command line, and constants."""
+    """How images were checked and converted; the options of the command line, and constants.
+
+    Attributes:
+        check: how far images that pass were decoded.
+        resize: the shorter side in pixels, ``256``, or width and height, ``320x256``.
+        center_crop: side in pixels of the square that was cut from the middle.
+        filter: that images were resampled with.
+        quality: of JPEGs that were encoded anew on request.
+        encoding: the form of all images; ``keep`` leaves those of `passes` what they are.
+        passes: forms that are kept byte for byte where nothing changes.
+        depth: bits a sample; ``keep`` leaves the 16 of PNGs.
+        color: ``rgb`` and ``gray`` are for all images.
+        exif: what was done about the EXIF orientation.
+        strip_metadata: whether what is kept lost what it had beside pixels.
+        dicom_window: what of a DICOM image's values is shown.
+        max_pixels: images of more were rejected.
+        max_image_bytes: files of more were rejected; null stands for 256 MiB.
+        statistics: whether the images were measured.
+        chroma: subsampling of JPEGs that were encoded anew on request.
+        repair_chroma: the same of those that were repaired.
+        repair_quality: quality of those.
+    """
 
     check: Literal["header", "bitstream", "pixels"]
     resize: Annotated[str, Meta(pattern=f"^[0-9]{{1,9}}(x[0-9]{{1,9}})?{_END}")] | None
@@ -81,7 +102,12 @@ class ImageRecipe(Value, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class SinkConfig(Value, frozen=True):
-    """A format and its options."""
+    """A format and its options.
+
+    Attributes:
+        name: that of ``--sink``; formats.md has a section on each.
+        config: its options, all of them.
+    """
 
     name: Option
     config: Options
@@ -91,6 +117,8 @@ class Examples(Value, frozen=True, omit_defaults=True):
     """What is true of every example.
 
     Attributes:
+        multilabel: whether an image has any number of labels, none included; else each has one.
+        colorspace: what readers are to decode to.
         size: (height, width) in pixels, if all images have the same.
         attributes: (name, kind) of what else is known of examples, each of which may lack it.
         boxes: whether examples may have bounding boxes.
@@ -106,7 +134,13 @@ class Examples(Value, frozen=True, omit_defaults=True):
 
 
 class Input(Value, frozen=True):
-    """What a split was made from: images, their bytes in the raw data, a digest of them."""
+    """What a split was made from.
+
+    Attributes:
+        images: how many there are, also those that were rejected.
+        bytes: of their files in the raw data.
+        digest: of the images, as the raw data has them.
+    """
 
     images: Positive
     bytes: Count
@@ -117,6 +151,8 @@ class Unmatched(Value, frozen=True):
     """Images that are listed but not there, or there but not listed.
 
     Attributes:
+        missing: how many are listed only.
+        unlisted: how many are there only.
         first: the names of a few of each.
     """
 
@@ -126,7 +162,12 @@ class Unmatched(Value, frozen=True):
 
 
 class Excluded(Value, frozen=True):
-    """What the user left out (--exclude): how many images, and a digest of their names."""
+    """What the user left out (--exclude).
+
+    Attributes:
+        images: how many.
+        digest: of their names, the exclusive or of the MD5 of each.
+    """
 
     images: Count
     digest: Digest
@@ -160,8 +201,11 @@ class Ancestor(Value, frozen=True, omit_defaults=True):
     """A data set that was converted, or that something was selected from.
 
     Attributes:
+        manifest_sha256: the hash that its manifest has of itself.
+        sink: its format.
+        versions: of what made it.
         image: its recipe, if images were made anew from it.
-        selected: None if it was taken as it is, in its order.
+        selected: null if it was taken as it is, in its order.
     """
 
     manifest_sha256: Sha256
@@ -177,13 +221,20 @@ class Identity(Value, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         dataset: e.g. ``imagenet``.
         dataset_config: the data set's own options, such as how it was split.
+        seed: of the shuffle.
         limit: images of each split that were taken at most, or a share of them, ``10%``.
         folds: how many the images of a split were put in.
         shuffle: by split, how the images were put in order when they came from the raw data.
-        classes_sha256: of the list of classes.
+        image: what was done to the images.
+        classes_sha256: of the list of classes; see *Hashes*.
         unmatched: of the raw data.
         counts: what the scan counted, by what it is.
-        excluded: null if nothing was left out.
+        excluded: what the user left out.
+        input: by split, the images that were found.
+        num_shards: by split.
+        sink: the format.
+        examples: what is true of every example.
+        layout: whether shards are in directories called after the splits, or ``flat``.
         lineage: the data sets that this one was made from, the latest first; where there were
             several, each is followed by its own.
         versions: of what shapes the bytes; of a data set that grew, those of the last time.
@@ -217,7 +268,13 @@ class Identity(Value, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class File(Value, frozen=True, gc=False):
-    """A file of the data set."""
+    """A file of the data set.
+
+    Attributes:
+        path: from the directory of the manifest.
+        bytes: its size.
+        sha256: of all its bytes.
+    """
 
     path: FilePath
     bytes: Count
@@ -225,7 +282,14 @@ class File(Value, frozen=True, gc=False):
 
 
 class RecordsFile(Value, frozen=True):
-    """The table of records, a row for every image that was found; see `tables`."""
+    """The table of records, a row for every image that was found; see *records.parquet*.
+
+    Attributes:
+        path: from the directory of the manifest.
+        bytes: its size.
+        sha256: of all its bytes.
+        rows: how many it has.
+    """
 
     path: Literal["records.parquet"]
     bytes: Count
@@ -234,7 +298,12 @@ class RecordsFile(Value, frozen=True):
 
 
 class Shard(Value, frozen=True, gc=False):
-    """A shard; the data file first, then the format's sidecars."""
+    """A shard.
+
+    Attributes:
+        records: how many it holds.
+        files: the data first, then the format's sidecars.
+    """
 
     records: Count
     files: Annotated[tuple[File, ...], Meta(min_length=1)]
@@ -246,7 +315,17 @@ class Shard(Value, frozen=True, gc=False):
 
 
 class Statuses(Value, frozen=True, kw_only=True):
-    """Rows of each status in the table of records; those repaired and warned are records."""
+    """Rows of each status in the table of records; those repaired and warned are records.
+
+    Attributes:
+        rejected: images that cannot be used.
+        repaired: records stored in another form than they came in.
+        warned: records of which the decoder complained.
+        missing: images that are listed but not there.
+        unlisted: images that are there but not listed.
+        ignored: files that are no images.
+        excluded: images that were left out.
+    """
 
     rejected: Count
     repaired: Count
@@ -258,13 +337,23 @@ class Statuses(Value, frozen=True, kw_only=True):
 
 
 class Totals(Statuses, frozen=True, kw_only=True):
-    """Records, and rows of each other status, of all splits and of none."""
+    """Records, and rows of each status, of all splits and of none.
+
+    Attributes:
+        records: in all shards.
+    """
 
     records: Count
 
 
 class Range(Value, frozen=True):
-    """Smallest, mean and largest."""
+    """Smallest, mean and largest.
+
+    Attributes:
+        min: the smallest.
+        mean: rounded.
+        max: the largest.
+    """
 
     min: Count | None
     mean: float | None
@@ -272,13 +361,23 @@ class Range(Value, frozen=True):
 
 
 class TotalRange(Range, frozen=True):
-    """The same, and the sum."""
+    """The same, and the sum.
+
+    Attributes:
+        total: of all images.
+    """
 
     total: Count
 
 
 class Histogram(Value, frozen=True):
-    """Images by bin: below the first edge, from each edge to below the next, from the last on."""
+    """Images by bin.
+
+    Attributes:
+        edges: ascending.
+        images: how many are below the first edge, from each edge to below the next one, and from
+            the last edge on; one more than edges.
+    """
 
     edges: tuple[int | float, ...]
     images: tuple[Count, ...]
@@ -288,8 +387,17 @@ class Statistics(Value, frozen=True):
     """Of the images of a split as they are stored (--stats).
 
     Attributes:
-        mean: of levels 0 to 255, one number a channel in RGB order, over `pixels` pixels.
-        std: of the population, likewise; null if none were decoded.
+        images: how many.
+        bytes: of one image.
+        formats: images by ``JPEG``, ``PNG`` or ``RAW``, arrays of pixels.
+        height: in pixels.
+        width: in pixels.
+        shorter_side: in pixels.
+        aspect_ratio: width / height.
+        pixels: how many were counted for `mean` and `std`; 0 if images were not decoded.
+        mean: of levels 0 to 255, one number a channel in RGB order, over all pixels of all images
+            together; null if none were decoded.
+        std: the population's standard deviation, likewise.
     """
 
     images: Count
@@ -308,12 +416,17 @@ class Split(Statuses, frozen=True, kw_only=True, omit_defaults=True):
     """A split.
 
     Attributes:
+        images_found: records, and images rejected.
+        records: in its shards.
+        bytes: of its shards' files.
         records_per_shard: smallest and largest.
         class_spread: largest difference of any class's count between any two shards.
         label_set_spread: the same of any set of labels that examples have together; 0 where they
             have one label each.
         class_records: records by 0-based class index.
-        files: made once from all shards, such as a mean image.
+        shards: in the order of their numbers, from 0.
+        files: made once from all shards, such as a list of them.
+        statistics: null without ``--stats``.
     """
 
     images_found: Count
@@ -337,14 +450,25 @@ class Split(Statuses, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class GenerationSplit(Value, frozen=True):
-    """How much of a split was made at one time."""
+    """How much of a split was made at one time.
+
+    Attributes:
+        shards: how many, behind those of the generations before.
+        records: in them.
+    """
 
     shards: Positive
     records: Positive
 
 
 class Generation(Value, frozen=True):
-    """What was made first, or what one --append added."""
+    """What was made first, or what one --append added.
+
+    Attributes:
+        splits: by name, what was made of each.
+        input: what that was made from.
+        versions: of what made it.
+    """
 
     splits: Annotated[dict[SplitName, GenerationSplit], Meta(min_length=1)]
     input: Annotated[dict[SplitName, Input], Meta(min_length=1)]
@@ -355,9 +479,13 @@ class Manifest(Identity, frozen=True, kw_only=True, tag_field="format", tag="dat
     """What a sealed data set says about itself.
 
     Attributes:
+        classes: (identifier, name) of each; the position is the 0-based label.
+        records_table: the table of records.
+        totals: what the table has, counted.
+        splits: by name, what is in each.
         generations: what was made first and what each --append added, in this order, which is
             that of each split's shards; empty if nothing was added, or all was compacted since.
-        sha256: of the same file without this line.
+        sha256: of the same file without this line; see *Hashes*.
     """
 
     classes: Classes

@@ -38,7 +38,11 @@ class State(
     omit_defaults=True,
     tag_field="format",
 ):
-    """A file; its hash is that of the same file without this field."""
+    """A file that has a hash of itself.
+
+    Attributes:
+        sha256: of the same file without this line; see *Hashes*.
+    """
 
     sha256: Sha256 = ""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import os
 import random
 import struct
 import zlib
@@ -18,6 +17,7 @@ from hypothesis import strategies as st
 
 from dataprep.archives.containers import list_container
 from dataprep.archives.gzip import Restarts, find_restarts, unpack
+from dataprep.archives.open_files import LocalFile
 from dataprep.datasets import close_archives, read_image
 from dataprep.errors import SourceError
 from dataprep.tables import Row
@@ -63,13 +63,13 @@ members = st.tuples(
 )
 
 
-def restarts_of(directory: Path, packed: bytes, unpacked: int) -> tuple[int, Restarts]:
+def restarts_of(directory: Path, packed: bytes, unpacked: int) -> tuple[LocalFile, Restarts]:
     """An open archive and its points, as close together as they may be."""
     (directory / "a.gz").write_bytes(packed)
-    descriptor = os.open(directory / "a.gz", os.O_RDONLY)
-    found = find_restarts(descriptor, unpacked, images=10**6)
+    file = LocalFile(str(directory / "a.gz"))
+    found = find_restarts(file, unpacked, images=10**6)
     (directory / "a.restarts").write_bytes(found)
-    return descriptor, Restarts(str(directory / "a.restarts"))
+    return file, Restarts(str(directory / "a.restarts"))
 
 
 @settings(max_examples=25)
@@ -82,16 +82,13 @@ def test_any_part_is_read_as_it_was(described, draw):
         for part, (seed, _, *how, zeros) in zip(parts, described, strict=True)
     )
     with TemporaryDirectory() as directory:
-        descriptor, restarts = restarts_of(Path(directory), packed, len(data))
-        try:
-            assert b"".join(unpack(descriptor)) == data
-            starts = restarts._points["unpacked"].tolist()
-            offsets = draw.draw(st.lists(st.integers(0, len(data)), max_size=3))
-            for offset in {*starts, *(max(0, start - 1) for start in starts), *offsets}:
-                size = draw.draw(st.integers(0, 60_000))
-                assert restarts.read(descriptor, offset, size) == data[offset : offset + size]
-        finally:
-            os.close(descriptor)
+        file, restarts = restarts_of(Path(directory), packed, len(data))
+        assert b"".join(unpack(file)) == data
+        starts = restarts._points["unpacked"].tolist()
+        offsets = draw.draw(st.lists(st.integers(0, len(data)), max_size=3))
+        for offset in {*starts, *(max(0, start - 1) for start in starts), *offsets}:
+            size = draw.draw(st.integers(0, 60_000))
+            assert restarts.read(file, offset, size) == data[offset : offset + size]
 
 
 IMAGES = [(f"images/{number:03}.png", content(number, 90_000)) for number in range(60)]

@@ -9,11 +9,13 @@ from msgspec.structs import replace
 
 from dataprep.errors import DatasetError
 from dataprep.images import Recipe
-from dataprep.jobs.identity import check_identity, store_identity
+from dataprep.jobs.identity import check_identity
 from dataprep.jobs.workspace import Workspace
 from dataprep.sealed.set import examples_of
 from dataprep.sinks import DatasetInfo
+from dataprep.system.state_files import write_state
 from dataprep_schemas.manifest import Identity, Input, SinkConfig, Unmatched
+from dataprep_schemas.state import StoredJob
 
 IDENTITY = Identity(
     dataset="folder",
@@ -38,7 +40,7 @@ UNITS = {"train-a": "1", "train-b": "2"}
 def begun(workspace: Workspace) -> Workspace:
     """Something is finished here."""
     assert check_identity(workspace, IDENTITY, UNITS)
-    store_identity(workspace, IDENTITY, UNITS)
+    write_state(workspace.job, StoredJob(IDENTITY, UNITS))
     (workspace.commits / "train-00000-of-00004.json").write_text("{}")
     return workspace
 
@@ -61,6 +63,24 @@ def test_what_differs_is_said(begun: Workspace, change: dict[str, Any], message:
         check_identity(begun, replace(IDENTITY, **change), UNITS)
     assert "--overwrite" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_other_versions_are_no_resuming(begun: Workspace) -> None:
+    store_identity(begun, replace(IDENTITY, versions={"dataprep": "0.1.0", "lmdb": "1.7"}), UNITS)
+    later = replace(IDENTITY, versions={"dataprep": "0.2.0", "lmdb": "1.7"})
+    with pytest.raises(
+        DatasetError,
+        match=r"is being made with dataprep 0\.1\.0, now 0\.2\.0; .*"
+        "install those again to finish it, use another output directory, or --over",
+    ):
+        check_identity(begun, later, UNITS)
+    begun.manifest.write_text("{}")
+    with pytest.raises(
+        DatasetError, match=r"was made with dataprep 0\.1\.0, now .*: use it as it is,"
+    ):
+        check_identity(begun, later, UNITS)
+    with pytest.raises(DatasetError, match="use the same input and options"):
+        check_identity(begun, replace(later, seed=1), UNITS)
 
 
 def test_changed_raw_data_is_named(begun: Workspace) -> None:

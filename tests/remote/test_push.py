@@ -18,6 +18,7 @@ from dataprep.errors import DatasetError, RemoteError, UsageError
 from dataprep.sealed.set import SealedSet
 from tests.conftest import Cli
 from tests.datasets.packing import ones, write_folders
+from tests.remote.conftest import use
 
 
 @pytest.fixture
@@ -186,3 +187,87 @@ def test_the_command_says_what_it_did(bucket: Any, out: Path, cli: Cli) -> None:
     assert done.code == 0
     assert "uploaded 8 of them" in done.out
     assert cli("push", out, "nowhere").code == 2
+
+
+def test_a_push_of_a_grown_set_may_end_anywhere(
+    bucket: Any, out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who has the old manifest reads the old set, who has the new one the new."""
+    from dataprep.remote.store import Store
+
+    address = f"s3://{bucket.name}/sets/one"
+    dataprep.push(out, address)
+    before = [one.key for one in dataprep.open(out)]
+    write_folders(tmp_path / "raw", [one._replace(key=f"{one.key}.png") for one in ones(9)])
+    dataprep.prepare("folder", raw_data_dir=tmp_path / "raw", local_scratch_dir=out, append=True)
+    after = [one.key for one in dataprep.open(out)]
+    writes = ("put", "commit")
+    real = {name: getattr(Store, name) for name in writes}
+    for allowed in range(20):
+        left = iter(range(allowed))
+
+        def stopping(name: str, left: Any = left) -> Any:
+            def act(store: Store, *words: Any) -> Any:
+                if next(left, None) is None:
+                    raise RemoteError("killed")
+                return real[name](store, *words)
+
+            return act
+
+        for name in writes:
+            monkeypatch.setattr(Store, name, stopping(name))
+        try:
+            dataprep.push(out, address)
+            done = True
+        except RemoteError:
+            done = False
+        monkeypatch.undo()
+        use(server_of(bucket), monkeypatch)
+        found = [one.key for one in dataprep.open(address, cache=tmp_path / f"cache-{allowed}")]
+        assert found in (before, after)
+        dataprep.stage(address, to=tmp_path / f"copy-{allowed}")
+        assert [one.key for one in dataprep.open(tmp_path / f"copy-{allowed}")] == found
+        assert dataprep.verify(tmp_path / f"copy-{allowed}").problems == ()
+        if done:
+            assert found == after
+            return
+    pytest.fail("it never ended")
+
+
+def server_of(bucket: Any) -> str:
+    return str(bucket.meta.client.meta.endpoint_url)
+
+
+def test_others_are_deleted_if_that_is_asked_for(bucket: Any, out: Path) -> None:
+    address = f"s3://{bucket.name}/sets/one"
+    for key in ("sets/one/old", "sets/one/train/older", "sets/two"):
+        bucket.Object(key).put(Body=b"1")
+    dataprep.push(out, address)
+    assert dataprep.push(out, address, delete_others=True, dry_run=True).deleted == 2
+    assert dataprep.push(out, address, delete_others=True).deleted == 2
+    assert there(bucket) == expected(out)
+    assert bucket.Object("sets/two").get()["Body"].read() == b"1"
+
+
+def test_profiles_are_read_and_read_again(
+    bucket: Any, out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dataprep.remote.store import Store
+
+    credentials = tmp_path / "credentials"
+    credentials.write_text("[work]\naws_access_key_id = one\naws_secret_access_key = two\n")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(credentials))
+    monkeypatch.setenv("AWS_PROFILE", "work")
+    dataprep.push(out, f"s3://{bucket.name}/sets/one")
+    assert there(bucket) == expected(out)
+    assert "two" not in repr(Store(f"s3://{bucket.name}")) + str(vars(Store(f"s3://{bucket.name}")))
+    monkeypatch.setenv("AWS_PROFILE", "home")
+    with pytest.raises(UsageError, match=r"home.*check AWS_PROFILE"):
+        dataprep.push(out, f"s3://{bucket.name}/sets/one")
+
+
+def test_the_hub_has_its_own_program(out: Path) -> None:
+    with pytest.raises(UsageError, match="hf upload ORG/NAME OUT --repo-type dataset"):
+        dataprep.push(out, "hf://datasets/a/b")

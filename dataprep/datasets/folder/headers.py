@@ -11,13 +11,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from dataprep.archives.open_files import open_container
 from dataprep.archives.reading import read_image
 from dataprep.datasets.base import Attribute
 from dataprep.datasets.folder.options import HASHED, FolderOptions
 from dataprep.errors import ImageError, SourceError, UsageError
 from dataprep.rows import Row, Value
 from dataprep.system.messages import printable, unreadable
-from dataprep.system.regular_files import open_regular
 
 _HEAD: Final = 1 << 18  # bytes of a file that are read first; what is asked for is in them
 _LOOKS: Final = 16  # files looked at at once
@@ -163,8 +163,7 @@ class Headers:
 
         if row.offset == 0:
             try:
-                with open_regular(self._raw / row.container) as file:
-                    head = file.read(_HEAD)
+                head = open_container(self._raw, row.container).read_at(0, _HEAD)
             except OSError as error:
                 raise unreadable(row.container, error) from error
             if not is_dicom(head):

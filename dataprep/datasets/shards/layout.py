@@ -13,6 +13,7 @@ from typing import Final, Literal
 from dataprep.archives.containers import container_kind
 from dataprep.archives.listing import is_clutter_folder, is_image_name
 from dataprep.archives.mds import INDEX, mds_samples, mds_shards
+from dataprep.archives.open_files import open_container
 from dataprep.archives.recordio import MAGIC, recordio_samples
 from dataprep.archives.samples import Sample
 from dataprep.archives.tfrecord import HEADER, read_length, tfrecord_samples
@@ -115,8 +116,7 @@ def _folders(raw: Path) -> Iterator[tuple[str, list[str]]]:
 
 def _kind_of(raw: Path, path: str) -> Kind | None:
     try:
-        with open_regular(raw / path, buffering=0) as file:
-            head = file.read(_HEAD)
+        head = open_container(raw, path).read_at(0, _HEAD)
     except OSError as error:
         raise unreadable(path, error) from error
     if head.startswith(b"PAR1"):

@@ -1,0 +1,126 @@
+"""Raw data in a bucket gives the bytes that it gives in a directory."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dataprep
+from dataprep.errors import RemoteError, SourceError
+from dataprep.sealed.set import SealedSet
+from tests.conftest import Cli, Made, hashes
+from tests.datasets.packing import WRITERS, ones, write_folders
+
+
+def upload(raw: Path, bucket: Any, prefix: str = "raw") -> str:
+    for path in sorted(raw.rglob("*")):
+        if path.is_file():
+            bucket.Object(f"{prefix}/{path.relative_to(raw)}").put(Body=path.read_bytes())
+    return f"s3://{bucket.name}/{prefix}"
+
+
+def files_of(out: Path) -> dict[str, str]:
+    manifest = SealedSet.read(out).manifest
+    return {file.path: file.sha256 for file in [*manifest.files(), manifest.records_table]}
+
+
+def pack_classes(raw: Path, form: str) -> None:
+    """Each class folder as an archive."""
+    for folder in [each for each in raw.glob("*/*") if each.is_dir()]:
+        shutil.make_archive(str(folder), form, folder)
+        shutil.rmtree(folder)
+
+
+@pytest.fixture
+def raw(tmp_path: Path) -> Path:
+    write_folders(tmp_path / "raw", ones())
+    return tmp_path / "raw"
+
+
+@pytest.mark.parametrize("form", ["", "zip", "tar", "gztar"])
+def test_archives_and_images(form: str, raw: Path, bucket: Any, tmp_path: Path) -> None:
+    if form:
+        pack_classes(raw, form)
+    address = upload(raw, bucket)
+    for place, name in ((str(raw), "here"), (address, "there")):
+        dataprep.prepare("folder", raw=place, out=tmp_path / name, num_shards=2, workers=2)
+    assert files_of(tmp_path / "here") == files_of(tmp_path / "there")
+
+
+@pytest.mark.parametrize("form", WRITERS)
+def test_shards_of_others(form: str, bucket: Any, tmp_path: Path) -> None:
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    WRITERS[form](raw, ones())
+    address = upload(raw, bucket)
+    for place, name in ((str(raw), "here"), (address, "there")):
+        dataprep.prepare("shards", raw=place, out=tmp_path / name, num_shards=2, label_base="0")
+    assert files_of(tmp_path / "here") == files_of(tmp_path / "there")
+
+
+@pytest.mark.parametrize("which", ["photos", "radiographs"])
+def test_the_published_archives(
+    which: str, bucket: Any, cli: Cli, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    made: Made = request.getfixturevalue(which)
+    address = upload(made.raw.path, bucket)
+    words = [address if word == str(made.raw.path) else word for word in made.command(tmp_path)]
+    result = cli(*words)
+    assert (result.code, hashes(tmp_path)) == (0, made.files)
+
+
+def test_a_changed_object_stops_the_run(raw: Path, bucket: Any, tmp_path: Path) -> None:
+    pack_classes(raw, "tar")
+    address, out = upload(raw, bucket), tmp_path / "out"
+    dataprep.prepare("folder", raw=address, out=out, dry_run=True)
+    from dataprep.remote import raw as module
+
+    laid_out = module.laid_out(address, tmp_path / "place")
+    archive = sorted(raw.glob("*/*.tar"))[0].relative_to(raw)
+    bucket.Object(f"raw/{archive}").put(Body=(raw / archive).read_bytes() + bytes(512))
+    found = module.bucket_at(str(laid_out))
+    assert found is not None
+    with pytest.raises(RemoteError, match="somebody has changed the object"):
+        found.read(str(archive), 0, 512)
+    # A later run sees it as it is now.
+    dataprep.prepare("folder", raw=address, out=out)
+
+
+@pytest.mark.thorough
+def test_killed_again_and_again(raw: Path, bucket: Any, tmp_path: Path) -> None:
+    pack_classes(raw, "tar")
+    address = upload(raw, bucket)
+    dataprep.prepare("folder", raw=raw, out=tmp_path / "here", num_shards=4)
+    words = ["folder", "--raw", address, "--out", str(tmp_path / "there"), "--num_shards", "4"]
+    command = [sys.executable, "-m", "dataprep", *words]
+    for seconds in (1.0, 1.5, 2.0, 2.5, 3.0, 3.5):
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(seconds)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    for _ in range(20):  # until the lock of the last one is old enough
+        if subprocess.run(command, capture_output=True, check=False).returncode == 0:
+            break
+        time.sleep(1)
+    assert files_of(tmp_path / "here") == files_of(tmp_path / "there")
+
+
+def test_what_cannot_be_read_so_is_refused_in_a_line(bucket: Any, tmp_path: Path) -> None:
+    address, out = f"s3://{bucket.name}/raw", tmp_path / "out"
+    with pytest.raises(SourceError, match="has no objects; check the address"):
+        dataprep.prepare("folder", raw=address, out=out)
+    bucket.Object("raw/a").put(Body=b"1")
+    bucket.Object("raw/a/b.jpg").put(Body=b"1")
+    with pytest.raises(SourceError, match="a is an object and a folder; rename one"):
+        dataprep.prepare("folder", raw=address, out=out)
+    bucket.Object("raw/a").delete()
+    bucket.Object("raw/../b.jpg").put(Body=b"1")
+    with pytest.raises(RemoteError, match="object with invalid path"):
+        dataprep.prepare("folder", raw=address, out=out)
