@@ -1,4 +1,4 @@
-"""Write docs/{commands,api,format}.md, dataprep.1, schema: ``python -m tests.regenerate_docs``."""
+"""Write the pages made from the program, and the schema: ``python -m tests.regenerate_docs``."""
 
 from __future__ import annotations
 

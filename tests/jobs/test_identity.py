@@ -66,7 +66,8 @@ def test_what_differs_is_said(begun: Workspace, change: dict[str, Any], message:
 
 
 def test_other_versions_are_no_resuming(begun: Workspace) -> None:
-    store_identity(begun, replace(IDENTITY, versions={"dataprep": "0.1.0", "lmdb": "1.7"}), UNITS)
+    earlier = replace(IDENTITY, versions={"dataprep": "0.1.0", "lmdb": "1.7"})
+    write_state(begun.job, StoredJob(earlier, UNITS))
     later = replace(IDENTITY, versions={"dataprep": "0.2.0", "lmdb": "1.7"})
     with pytest.raises(
         DatasetError,
