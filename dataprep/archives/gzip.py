@@ -58,6 +58,7 @@ def find_restarts(file: OpenFile, unpacked: int, images: int) -> bytes:
 
     Raises:
         OSError: the points cannot be found; a ZranError is one.
+        RemoteError: the archive is in a bucket that does not answer.
     """
     from indexed_gzip import IndexedGzipFile  # imported late: few need it
 
@@ -65,11 +66,14 @@ def find_restarts(file: OpenFile, unpacked: int, images: int) -> bytes:
     spacing = max(_LEAST, min(few, _MOST), unpacked // _MOST_POINTS)
     exported = io.BytesIO()
     source = file.as_python_file()
-    with IndexedGzipFile(
-        fileobj=source, spacing=spacing, window_size=_WINDOW, buffer_size=4096
-    ) as points:
-        points.build_full_index()
-        points.export_index(fileobj=exported)
+    try:
+        with IndexedGzipFile(
+            fileobj=source, spacing=spacing, window_size=_WINDOW, buffer_size=4096
+        ) as points:
+            points.build_full_index()
+            points.export_index(fileobj=exported)
+    except OSError as error:
+        raise (source.failed or error) from None
     return exported.getvalue()
 
 
@@ -102,20 +106,20 @@ class Restarts:
         Raises:
             zlib.error: the archive is damaged, or another than was indexed.
             OSError: the restart points cannot be read.
+            RemoteError: the archive is in a bucket that does not answer.
         """
         from indexed_gzip import _IndexedGzipFile as Unbuffered
 
         data = bytearray(size)
         index = io.BytesIO(self._index_at(offset))
+        source = archive.as_python_file()
         try:
-            with Unbuffered(
-                fileobj=archive.as_python_file(), auto_build=False, readbuf_size=_PACKED_AT_ONCE
-            ) as file:
+            with Unbuffered(fileobj=source, auto_build=False, readbuf_size=_PACKED_AT_ONCE) as file:
                 file.import_index(fileobj=index)
                 file.seek(offset)
                 found = file.readinto(data) if size else 0
         except OSError as error:  # a ZranError
-            raise zlib.error(str(error)) from error
+            raise (source.failed or zlib.error(str(error))) from error
         return bytes(data[:found])
 
     def _index_at(self, offset: int) -> bytes:

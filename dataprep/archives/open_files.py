@@ -10,6 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
+from dataprep.errors import DataprepError
 from dataprep.remote.raw import Bucket, bucket_at
 from dataprep.system.regular_files import open_descriptor
 from dataprep.system.throttle import pay
@@ -148,6 +149,9 @@ class PythonFile(io.RawIOBase):
 
     It has no number, which `indexed_gzip` would open again. Nor can one wait for ever at its end,
     as `indexed_gzip` does for data that restart points invent.
+
+    Attributes:
+        failed: why it could not be read last, which `indexed_gzip` does not tell.
     """
 
     mode = "rb"
@@ -155,6 +159,7 @@ class PythonFile(io.RawIOBase):
     def __init__(self, file: OpenFile) -> None:
         self._file = file
         self._position = self._ends = 0
+        self.failed: DataprepError | None = None
 
     def readable(self) -> bool:
         """It is."""
@@ -178,7 +183,11 @@ class PythonFile(io.RawIOBase):
         """Read up to `size` bytes; to the end if it is negative."""
         if size is None or size < 0:
             size = self._file.size - self._position
-        data = self._file.read_some(self._position, size)
+        try:
+            data = self._file.read_some(self._position, size)
+        except DataprepError as error:
+            self.failed = error
+            raise
         self._position += len(data)
         self._ends += not data
         if self._ends > _MOST_ENDS:

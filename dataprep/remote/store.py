@@ -6,6 +6,7 @@ Whoever forks must do so before the first request: obstore's runtime hangs in a 
 
 from __future__ import annotations
 
+import hashlib
 import os
 import random
 import re
@@ -42,6 +43,8 @@ _NO_CREDENTIALS: Final = (
     *("redential", "169.254.169.254", "metadata.google", "Account must be", "Unauthorized"),
 )
 _EXPIRED: Final = re.compile(r"ExpiredToken|RequestExpired|TokenRefreshRequired|token.*expired")
+# What S3 calls a bad request, and is the network's trouble: a body that came late, or damaged.
+_PASSING: Final = re.compile(r"RequestTimeout<|BadDigest|ContentSHA256Mismatch")
 # Statuses that come again: not 408 and 429. How long the request took stands there, too.
 _FINAL: Final = re.compile(r"status code: 4(0[0-79]|1\d|2[0-8])\b")
 _CHUNK: Final = 8 << 20  # bytes of a part of an upload
@@ -142,9 +145,17 @@ class Store:
             RemoteError: the store does not answer, or refuses.
         """
         import obstore
+        from obstore.exceptions import GenericError
 
         def find(store: ObjectStore) -> RemoteObject:
-            found = obstore.get(store, path, options={"head": True})
+            try:
+                found = obstore.get(store, path, options={"head": True})
+            except GenericError as error:
+                if "status code: 400" not in str(error):
+                    raise
+                # Why is said in a body only, as that the credentials have expired.
+                obstore.get(store, path, options={"range": (0, 1)})
+                raise ConnectionError("refused, and then not") from error
             said: Any = found.attributes.get(_HASH, "")
             return RemoteObject(found.meta["size"], str(said), found.meta["e_tag"] or "")
 
@@ -169,12 +180,19 @@ class Store:
         """A whole small object; None if there is none.
 
         Raises:
-            RemoteError: the store does not answer, or refuses.
+            RemoteError: the store does not answer, or refuses; or the object is damaged.
         """
         import obstore
 
+        def read(store: ObjectStore) -> bytes:
+            found = obstore.get(store, path)
+            data, said = bytes(found.bytes()), found.attributes.get(_HASH, "")
+            if said and said != hashlib.sha256(data).hexdigest():
+                raise ConnectionError("its SHA-256 is not what whoever put it there has said")
+            return data
+
         try:
-            return self._tried(path, lambda one: bytes(obstore.get(one, path).bytes()), absent=True)
+            return self._tried(path, read, absent=True)
         except FileNotFoundError:
             return None
 
@@ -381,6 +399,8 @@ def _may_pass(error: Exception) -> bool:
     status = _FINAL.search(str(error))
     wrong = "builder error" in str(error)  # an address without TLS, say, where that is not allowed
     gone = isinstance(error, FileNotFoundError)
+    if _PASSING.search(str(error)) or (gone and "uploadId=" in str(error)):
+        return True  # an upload that is gone has ended, and the answer was lost
     final = wrong or gone or status or _lacks(error)
     return isinstance(error, (GenericError, OSError)) and not final
 

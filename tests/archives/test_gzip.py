@@ -19,7 +19,7 @@ from dataprep.archives.containers import list_container
 from dataprep.archives.gzip import Restarts, find_restarts, unpack
 from dataprep.archives.open_files import LocalFile
 from dataprep.datasets import close_archives, read_image
-from dataprep.errors import SourceError
+from dataprep.errors import RemoteError, SourceError
 from dataprep.tables import Row
 
 # Ways to end a block: at any bit, at a byte, at a byte without a window, or left to deflate.
@@ -223,3 +223,19 @@ def test_compressed_or_not_the_listing_is_the_same(make_raw, patches):
                 ]
                 answers.append((images, [(entry.name, entry.reason) for entry in found.ignored]))
         assert answers[0] == answers[1]
+
+
+class Silent(LocalFile):
+    """As of a bucket that does not answer any more."""
+
+    def read_some(self, offset: int, size: int) -> bytes:
+        raise RemoteError("s3://bucket: it does not answer")
+
+
+def test_that_a_bucket_does_not_answer_is_said(tmp_path: Path) -> None:
+    data = random.Random(0).randbytes(1 << 20)
+    _, restarts = restarts_of(tmp_path, gzip.compress(data), len(data))
+    silent = Silent(str(tmp_path / "a.restarts"))
+    for read in (lambda: restarts.read(silent, 1000, 10), lambda: find_restarts(silent, 9, 1)):
+        with pytest.raises(RemoteError, match="does not answer"):
+            read()

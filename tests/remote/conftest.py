@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import socket
 import subprocess
@@ -11,6 +12,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
+SECRET = "a secret that nobody may see"
 
 
 @pytest.fixture(scope="session")
@@ -47,12 +50,32 @@ def bucket(server: str, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def use(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have S3 be there."""
-    for variable, value in {
+    for variable, value in variables(server).items():
+        monkeypatch.setenv(variable, value)
+
+
+def variables(server: str) -> dict[str, str]:
+    """What makes an S3 on this machine be the S3."""
+    return {
         "AWS_ENDPOINT_URL": server,
         "AWS_ALLOW_HTTP": "true",
         "AWS_REGION": "us-east-1",
         "AWS_DEFAULT_REGION": "us-east-1",
         "AWS_ACCESS_KEY_ID": "somebody",
-        "AWS_SECRET_ACCESS_KEY": "a secret that nobody may see",
-    }.items():
-        monkeypatch.setenv(variable, value)
+        "AWS_SECRET_ACCESS_KEY": SECRET,
+    }
+
+
+def misbehaving(*options: str) -> str:
+    """Start a server of ours, which ends with this process, and return its address."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.remote.server", *options],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    atexit.register(process.wait)
+    assert process.stdin is not None
+    atexit.register(process.stdin.close)
+    return process.stdout.readline().strip()
