@@ -1,4 +1,4 @@
-"""Azure, as azurite has it: a set is whole or is none there, too, and Microsoft's client reads it."""
+"""Azure, as azurite has it: a set is whole or is none, and Microsoft's client reads it."""
 
 from __future__ import annotations
 

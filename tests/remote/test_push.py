@@ -72,8 +72,8 @@ def test_all_of_it_is_there_and_nothing_else(bucket: Any, out: Path) -> None:
 _S3FS = """
 import hashlib, json, s3fs, sys
 bucket = s3fs.S3FileSystem(endpoint_url=sys.argv[1])
-found = {path: hashlib.sha256(bucket.cat_file(path)).hexdigest() for path in bucket.find(sys.argv[2])}
-print(json.dumps(found))
+read = {path: bucket.cat_file(path) for path in bucket.find(sys.argv[2])}
+print(json.dumps({path: hashlib.sha256(data).hexdigest() for path, data in read.items()}))
 """
 
 
