@@ -8,7 +8,6 @@ MXNET := $(VENV)-mxnet
 PEERS := $(VENV)-peers
 TOOLS := datasets litdata mds mxnet s3fs spdl tfds webdataset
 AZURITE := $(VENV)-azurite
-LOWEST := $(VENV)-lowest
 PANDAS := $(VENV)-pandas2 $(VENV)-pandas3
 BESIDE := $(VENV)-beside
 # What is left is taken over: the last tests are the longest.
@@ -20,7 +19,7 @@ ELSEWHERE = $(if $(wildcard $(MXNET)/.ready),DATAPREP_MXNET_PYTHON=$(abspath $(M
   $(if $(wildcard $(AZURITE)/.ready),DATAPREP_AZURITE=$(abspath $(AZURITE)/node_modules/.bin/azurite-blob))
 EVERYDAY := -m "not thorough and not container" $(PARALLEL)
 
-.PHONY: demo test test-all test-lowest test-remote test-container buckets readers test-example check fuzz simulate docs setup bench peers clean
+.PHONY: demo test test-all test-lowest test-pre test-remote test-container buckets readers test-example check fuzz simulate docs dist setup bench peers clean
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -63,13 +62,16 @@ $(AZURITE)/.ready:
 	npm install --silent --no-fund --no-audit --prefix $(@D) azurite@3
 	touch $@
 
-# With the oldest versions that pyproject.toml promises to work with.
-test-lowest: setup
+# With the oldest versions that pyproject.toml promises to work with and that have wheels for this
+# Python, or with pre-releases of everything, as CI does every night.
+test-lowest: VERSIONS := --resolution lowest-direct --only-binary :all:
+test-pre: VERSIONS := --prerelease allow
+test-lowest test-pre: test-%: setup
 	$(BIN)/python -m pip install --quiet --group lowest
-	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(LOWEST)
-	$(BIN)/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct \
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(VENV)-$*
+	$(BIN)/uv pip install --quiet --python $(VENV)-$*/bin/python $(VERSIONS) \
 	  --editable ".[report]" --group test
-	$(LOWEST)/bin/python -m pytest $(EVERYDAY)
+	$(VENV)-$*/bin/python -m pytest $(EVERYDAY)
 
 # Those readers, 3 GB or more, MPI and Dask. MXNet 1.9.1 wants a numpy older than anybody else's, and
 # notebooks are tried with both versions of pandas.
@@ -122,6 +124,13 @@ docs: setup
 	$(BIN)/python -m pip install --quiet --group docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
+# What a release is made of: the same bytes whenever, and wherever, one commit is built.
+dist: setup
+	rm -rf dist
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m hatchling build --directory dist
+	$(BIN)/python -m pip install --quiet --group release
+	$(BIN)/twine check --strict dist/*
+
 # Hours, or QUESTION=peers alone; see docs/performance.md. IMAGES=DIR uses <class>/*.JPEG found there.
 bench: setup
 	$(BIN)/python -m benchmarks $(QUESTION) $(if $(IMAGES),--images $(IMAGES))
@@ -146,4 +155,4 @@ $(PEERS)/%/.ready:
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(AZURITE) $(MXNET) $(PEERS) $(LOWEST) $(PANDAS) $(BESIDE) $(VENV)-mds $(VENV)-newest $(DEMO) site
+	rm -rf $(VENV) $(AZURITE) $(MXNET) $(PEERS) $(VENV)-lowest $(VENV)-pre $(PANDAS) $(BESIDE) $(VENV)-mds $(VENV)-newest $(DEMO) dist site

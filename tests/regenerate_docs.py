@@ -1,4 +1,4 @@
-"""Write docs/{commands,api,format}.md and a JSON Schema: ``python -m tests.regenerate_docs``."""
+"""Write the pages made from the program, and the schema: ``python -m tests.regenerate_docs``."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from dataprep.cli import command
 from dataprep.cli.help import HELP_ALL
 from dataprep.plugins import dataset_class
 from tests.format_page import with_parts
+from tests.manual import manual
 from tests.option_types import option_types
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -32,7 +33,8 @@ the fields of the class that the help names, which [api.md](api.md) describes. M
 stderr, and the exit code is the same.
 
 Your shell completes commands and options after `eval "$(_DATAPREP_COMPLETE=bash_source dataprep)"`;
-`zsh_source` and `fish_source` are for those shells.
+`zsh_source` and `fish_source` are for those shells. `man dataprep` is the same text, where the
+environment's `bin` is on `PATH`.
 """
 
 _API = """# Python
@@ -49,6 +51,7 @@ def pages() -> dict[Path, str]:
     return {
         DOCS / "commands.md": _COMMANDS + "".join(_sections(context)),
         DOCS.parent / "dataprep" / "api" / "option_types.py": option_types(),
+        DOCS / "dataprep.1": manual(),
         DOCS / "api.md": _API + "".join(_members()),
         DOCS / "format.md": with_parts(DOCS / "format.md"),
     }

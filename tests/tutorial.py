@@ -32,15 +32,16 @@ def executed(place: Path) -> Any:
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)  # when it ran
         if cell.cell_type == "code":
-            cell.outputs = [*_settled(cell.outputs, os.fspath(place))]
-    return notebook
+            cell.outputs = [*_settled(cell.outputs)]
+    text = nbformat.writes(notebook).replace(os.fspath(place), "/home/you")
+    return nbformat.reads(text, as_version=4)
 
 
-def _settled(outputs: list[Any], place: str) -> Iterator[Any]:
+def _settled(outputs: list[Any]) -> Iterator[Any]:
     """Outputs as they stand at the end: streams in one piece, bars as they were last drawn."""
     for name in ("stdout", "stderr"):
         text = "".join(output.text for output in outputs if output.get("name") == name)
-        lines = text.replace(place, "/home/you").replace("\r\n", "\n").split("\n")
+        lines = text.replace("\r\n", "\n").split("\n")
         drawn = (_BAR.sub("", line.rpartition("\r")[2]) for line in lines)
         if shown := "\n".join(filter(None, drawn)):
             yield nbformat.v4.new_output("stream", name=name, text=f"{shown}\n")
@@ -50,5 +51,4 @@ def _settled(outputs: list[Any], place: str) -> Iterator[Any]:
 if __name__ == "__main__":
     with TemporaryDirectory() as name:
         found = executed(Path(name))
-    text = nbformat.writes(found).replace(name, "/home/you")
-    NOTEBOOK.write_text(f"{text.rstrip()}\n", encoding="utf-8")
+    NOTEBOOK.write_text(f"{nbformat.writes(found).rstrip()}\n", encoding="utf-8")

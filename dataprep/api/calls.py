@@ -518,7 +518,9 @@ class _Call:
                 'dataprep under `if __name__ == "__main__":`'
             )
         self.values = resolve(name, table, options)
-        self.engine = _engine(self.values, beam_options)
+        if any(map(options.get, ("dask_client_address", "dask_scheduler_file"))):
+            self.values["dask_slurm"] = options.get("dask_slurm")  # not the site's
+        self.engine = _engine(self.values, beam_options, options)
 
     @contextmanager
     def running(self, progress: Tell | None, *, messages: bool = True) -> Iterator[Reporter]:
@@ -614,7 +616,10 @@ def _sink_options(values: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
-def _engine(values: Mapping[str, Any], beam_options: Sequence[str]) -> Engine:
+def _engine(
+    values: dict[str, Any], beam_options: Sequence[str], given: Mapping[str, Any]
+) -> Engine:
+    """What runs the job; the site's defaults that say nothing to it are taken out of the values."""
     from dataprep.api.options import DASK_TIMEOUT
     from dataprep_pipelines.runners import Engine
 
@@ -632,8 +637,9 @@ def _engine(values: Mapping[str, Any], beam_options: Sequence[str]) -> Engine:
         (_OF_THIS_MACHINE, engine.is_local, "the processes that dataprep starts on this machine"),
     ):
         for name in names:
-            if values[name] is not None and not of_use:
+            if given.get(name) is not None and not of_use:
                 raise UsageError(f"--{name} is for {what}, but --runner is {engine.runner}")
+            values[name] = values[name] if of_use else None
     return engine
 
 

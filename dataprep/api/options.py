@@ -7,7 +7,7 @@ keywords, with the same defaults, and refuse what is wrong with the same message
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,7 +29,8 @@ from dataprep.api.parameters import (
     share_of,
     stripes,
 )
-from dataprep.errors import DataprepError
+from dataprep.errors import DataprepError, UsageError
+from dataprep.system.site import login_site, site, site_file
 
 if TYPE_CHECKING:
     from dataprep.datasets.base import Dataset
@@ -40,6 +41,10 @@ _LEAST_RATE: Final = 100_000  # bytes a second; below, a forgotten unit is likel
 _ALL_CORES: Final = "[default: all cores that this process may use]"
 _QUALITY: Final = "JPEG quality for re-encoded images."
 _COUNTS: Final = "Shards of each split, e.g. train=1024,validation=128, or one number for all."
+
+_LUSTRE: Final = ("lustre_stripe", "lustre_pool")
+_OF_SITE: Final = ("bandwidth", "runner", "dask_slurm", *_LUSTRE)
+_STRIPES: Final = stripes("auto", "off")
 
 SECTIONS: Final = ("Input", "Output", "Images", "Order", "This machine", "Cluster")
 """Of the help, in this order."""
@@ -173,7 +178,7 @@ def stage_options() -> list[Option]:
     bandwidth = "Read at most this much a second on each node, e.g. 500MB. [default: no limit]"
     meeting = "Give up if not all nodes have come after this long; nothing is copied then."
     seconds: dict[str, Any] = {"type": click.FloatRange(min=1), "metavar": "SECONDS"}
-    return [
+    table = [
         option("split", splits, multiple=True, metavar="NAME"),
         choice("share", ["node"], None, share),
         directory("to", "DIR", to),
@@ -184,6 +189,35 @@ def stage_options() -> list[Option]:
         option("rendezvous", rendezvous, metavar="HOST:PORT"),
         option("rendezvous_seconds", meeting, default=300, **seconds),
     ]
+    return with_site_defaults(table)
+
+
+def with_site_defaults(table: list[Option], told_only: Sequence[str] = ()) -> list[Option]:
+    """The options, with the defaults that the site has for some; their help says so.
+
+    Args:
+        told_only: options of which only the help says so.
+
+    Raises:
+        UsageError: the site's file is not what it should be.
+    """
+    here, outside = site(), login_site()
+    values = {name: getattr(here, name, None) for name in _OF_SITE}
+    values["io_limit"] = outside.login_io_limit if outside else None
+    context = click.Context(click.Command("site"))
+    for one in table:
+        value = values.get(str(one.name))
+        if value is None:
+            continue
+        try:
+            one.type_cast_value(context, value)
+        except click.BadParameter as error:
+            raise UsageError(f"{site_file()}, for --{one.name}: {error.message}") from error
+        text = str(one.help).partition(" [default")[0]
+        one.help, one.show_default = f"{text} [default: {value}, by {site_file()}]", False
+        if one.name not in told_only:
+            one.default = value
+    return table
 
 
 def own_values(dataset: type[Dataset], values: Mapping[str, Any]) -> dict[str, str]:
@@ -205,7 +239,10 @@ def chosen_striping(values: Mapping[str, Any]) -> Striping:
     from dataprep.system.lustre import Striping
 
     count, pool = values["lustre_stripe"], values["lustre_pool"]
-    return Striping(count=count or "auto", pool=pool or "", asked=bool(count or pool))
+    asked, here = bool(count or pool), site()
+    if here and not asked:  # so a layout that somebody chose before is kept
+        count, pool = _STRIPES.convert(here.lustre_stripe or "auto", None, None), here.lustre_pool
+    return Striping(count=count or "auto", pool=pool or "", asked=asked)
 
 
 def _own_option(option: DatasetOption) -> Option:
@@ -394,7 +431,7 @@ def _machine() -> list[Option]:
         option("io_limit", limit, type=byte_size(_LEAST_RATE), metavar="SIZE"),
         directory("build_dir", "DIR", build, type=there, rare=True),
     ]
-    return in_section("This machine", table)
+    return in_section("This machine", with_site_defaults(table))
 
 
 DASK_TIMEOUT: Final = 300
@@ -420,17 +457,16 @@ def _cluster() -> list[Option]:
         "unless the site has a progressive layout. COUNT: this many stripes, -1: all targets. "
         "off: set none. [default: auto, but a layout that was chosen before is kept]"
     )
-    kind, metavar = stripes("auto", "off"), "[auto|COUNT|off]"
     table = [
         option("runner", runner, default="direct", metavar="NAME"),
         option("dask_client_address", address, metavar="ADDRESS", rare=True),
         option("dask_scheduler_file", written, type=file, metavar="FILE", rare=True),
         option("dask_slurm", slurm, metavar="WHAT", rare=True),
         option("dask_timeout", timeout, type=seconds, metavar="SECONDS", rare=True),
-        option("lustre_stripe", stripe, type=kind, metavar=metavar, rare=True),
+        option("lustre_stripe", stripe, type=_STRIPES, metavar="[auto|COUNT|off]", rare=True),
         lustre_pool(),
     ]
-    return in_section("Cluster", table)
+    return in_section("Cluster", with_site_defaults(table, told_only=_LUSTRE))
 
 
 def lustre_pool() -> Option:

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from dataprep.api.options import lustre_pool
-from dataprep.api.parameters import byte_size, option, stripes
+from dataprep.api.options import lustre_pool, with_site_defaults
+from dataprep.api.parameters import Option, byte_size, option, stripes
 from dataprep.cli.output import say
 from dataprep.errors import DatasetError, UsageError
 from dataprep.system.messages import counted
@@ -91,7 +91,7 @@ def _files_in(root: Path) -> dict[Path, int]:
     return found
 
 
-def _options() -> list[click.Option]:
+def _options() -> list[Option]:
     count = (
         "Stripes a file. auto: 1 for files below 1 GiB and more for larger ones, unless DIR has a "
         "progressive layout; -1: on all targets."
@@ -102,12 +102,13 @@ def _options() -> list[click.Option]:
     )
     kind, metavar = stripes("auto"), "[auto|COUNT]"
     size = "E.g. 1MiB; a multiple of 64KiB."
-    return [
+    table = [
         option("count", count, type=kind, default="auto", metavar=metavar),
         option("stripe_size", size, type=byte_size(), default="4MiB", metavar="SIZE"),
         option("file_size", largest, type=byte_size(), metavar="SIZE"),
         lustre_pool(),
     ]
+    return with_site_defaults(table)
 
 
 _DIRECTORY = click.Path(path_type=Path, file_okay=False, resolve_path=True)

@@ -19,7 +19,7 @@ from PIL import Image
 from dataprep.errors import ImageError
 from dataprep.images import jpeg
 from dataprep.images.decode import orientation_of, shown
-from dataprep.images.pixels import Pixels, eight_bits, mapped, padded
+from dataprep.images.pixels import Pixels, eight_bits, mapped, padded, resized_fast
 
 try:
     import cykooz_resizer as fast
@@ -158,16 +158,7 @@ def _scaled(pixels: Pixels, part: Part, size: tuple[int, int]) -> Pixels:
         crop_box=fast.CropBox(left, top, across, down),
         use_alpha=False,
     )
-    found = np.empty((*size, 4)[: pixels.ndim], np.uint8)
-    whole = padded(pixels)
-    if pixels.ndim == 2:
-        source, target = mapped("L", np.ascontiguousarray(pixels)), mapped("L", found)
-    elif whole is not None:  # CMYK: four bytes a pixel, none of which is alpha
-        source, target = mapped("CMYK", whole), mapped("CMYK", found)
-    else:
-        source, target = Image.fromarray(np.ascontiguousarray(pixels)), mapped("RGBA", found)
-    fast.Resizer().resize_pil(source, target, options)
-    return found if pixels.ndim == 2 else found[:, :, :3]
+    return resized_fast(pixels, size[::-1], options)
 
 
 def _random_part(height: int, width: int, drawn: Sequence[float]) -> Part:

@@ -134,6 +134,11 @@ def resized(pixels: NDArray[Level], size: tuple[int, int], name: Filter) -> NDAr
         return np.frombuffer(target.get_buffer(), pixels.dtype).reshape(
             *size[::-1], *pixels.shape[2:]
         )
+    return resized_fast(pixels, size, _FILTERS[name])
+
+
+def resized_fast(pixels: NDArray[Level], size: tuple[int, int], options: Any) -> NDArray[Level]:
+    """Scale 8-bit pixels, or a part of them, to `size` (width, height) by `cykooz_resizer`."""
     whole = padded(pixels)
     found = np.empty((*size[::-1], 4)[: pixels.ndim], pixels.dtype)
     if pixels.ndim == 2:
@@ -141,8 +146,8 @@ def resized(pixels: NDArray[Level], size: tuple[int, int], name: Filter) -> NDAr
     elif whole is not None:  # CMYK: four bytes a pixel, none of which is alpha
         source, target = mapped("CMYK", whole), mapped("CMYK", found)
     else:
-        source, target = Image.fromarray(pixels), mapped("RGBA", found)
-    fast.Resizer().resize_pil(source, target, _FILTERS[name])
+        source, target = Image.fromarray(np.ascontiguousarray(pixels)), mapped("RGBA", found)
+    fast.Resizer().resize_pil(source, target, options)
     return found if pixels.ndim == 2 else found[:, :, :3]
 
 

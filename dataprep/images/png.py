@@ -11,6 +11,7 @@ import io
 import re
 import struct
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
@@ -109,20 +110,27 @@ def split(data: bytes) -> Chunks:
         ImageError: it is cut short, or has no image data.
     """
     names, parts, exif = [], [MAGIC], b""
-    at = len(MAGIC)
-    while at + 12 <= len(data) and parts[-1] != _END:
-        end = at + 12 + int.from_bytes(data[at : at + 4], "big")
-        names.append(name := data[at + 4 : at + 8])
+    for name, chunk in _chunks(data):
+        names.append(name)
         if not name[0] & 0x20:
-            parts.append(data[at:end])
+            parts.append(chunk)
         elif name == b"eXIf":
-            exif = data[at + 8 : end - 4]
-        at = end
+            exif = chunk[8:-4]
     if parts[-1] != _END:
         raise ImageError(f"truncated PNG: {len(data)} bytes without an end chunk (IEND)")
     if b"IDAT" not in names:
         raise ImageError("broken PNG: it has no image data (IDAT)")
     return Chunks(tuple(names), b"".join(parts), exif)
+
+
+def _chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Name and bytes of each chunk up to the end; the last may be cut short."""
+    at, chunk = len(MAGIC), b""
+    while at + 12 <= len(data) and chunk != _END:
+        end = at + 12 + int.from_bytes(data[at : at + 4], "big")
+        chunk = data[at:end]
+        yield chunk[4:8], chunk
+        at = end
 
 
 def stripped(data: bytes, orientation: int) -> bytes:
@@ -134,13 +142,8 @@ def stripped(data: bytes, orientation: int) -> bytes:
     Args:
         orientation: that EXIF says, 1 to 8.
     """
-    parts, at = [MAGIC], len(MAGIC)
-    while at + 12 <= len(data) and parts[-1] != _END:
-        end = at + 12 + int.from_bytes(data[at : at + 4], "big")
-        name = data[at + 4 : at + 8]
-        if not name[0] & 0x20 or name in _TELLS_NOBODY:
-            parts.append(data[at:end])
-        at = end
+    parts = [MAGIC]
+    parts += (chunk for name, chunk in _chunks(data) if not name[0] & 0x20 or name in _TELLS_NOBODY)
     if orientation != 1:
         parts.insert(2, _chunk(b"eXIf" + exif.only_orientation(orientation)))
     return b"".join(parts)

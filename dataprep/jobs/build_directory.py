@@ -27,13 +27,7 @@ from dataprep.system.filesystems import (
     node_local_scratch,
     scratch_places,
 )
-from dataprep.system.lustre import (
-    LUSTRE,
-    LfsError,
-    carry_out,
-    explain_other,
-    plan_directories,
-)
+from dataprep.system.lustre import LUSTRE, LfsError, carry_out, explain_other, plan_directories
 from dataprep.system.messages import sized
 from dataprep.system.regular_files import open_regular
 from dataprep.system.throttle import pay

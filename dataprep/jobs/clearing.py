@@ -67,10 +67,7 @@ def planned_paths(identity: Identity) -> list[PurePosixPath]:
     """
     try:
         sink = load_sink(identity.sink.name, identity.sink.config)
-        return [
-            *_paths(sink, identity.num_shards, identity.layout),
-            PurePosixPath(RECORDS),
-        ]
+        return [*_paths(sink, identity.num_shards, identity.layout)]
     except DataprepError:
         return []
 
@@ -135,15 +132,16 @@ def remove_data_set(job: Job) -> None:
 def _made(job: Job) -> list[PurePosixPath]:
     """Every file that a job is going to make."""
     counts = {split.name: split.shards for split in job.splits}
-    return [*_paths(job.sink, counts, job.request.layout), PurePosixPath(RECORDS)]
+    return [*_paths(job.sink, counts, job.request.layout)]
 
 
 def _paths(sink: Sink, shards: Mapping[str, int], layout: Layout) -> Iterator[PurePosixPath]:
-    """The files of every split, given the numbers of their shards."""
+    """The files of every split, given the numbers of their shards; and the table of records."""
     for split, count in shards.items():
         for number in range(count):
             yield from sink.paths(ShardName(split, number, count), layout)
         yield from sink.split_paths(split, count, layout)
+    yield PurePosixPath(RECORDS)
 
 
 def _is_ours(manifest: Path) -> bool:

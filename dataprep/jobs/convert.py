@@ -20,14 +20,16 @@ from dataprep.errors import DatasetError, UsageError
 from dataprep.images import Recipe
 from dataprep.jobs.engine import Engine, Reporter, working
 from dataprep.jobs.identity import CONVERTED, claim, identity_of
-from dataprep.jobs.job import Job, SplitJob, choose_shard_count, describe_splits, kept_info
-from dataprep.jobs.lock import Lease
-from dataprep.jobs.request import (
-    ConvertRequest,
-    absolute,
-    check_splits,
-    recipe_for,
+from dataprep.jobs.job import (
+    Job,
+    SplitJob,
+    choose_shard_count,
+    describe_splits,
+    kept_info,
+    split_job,
 )
+from dataprep.jobs.lock import Lease
+from dataprep.jobs.request import ConvertRequest, absolute, check_splits, recipe_for
 from dataprep.jobs.seal import seal
 from dataprep.jobs.sealed_images import SealedImages, Source
 from dataprep.jobs.selected import lineage, take
@@ -38,10 +40,7 @@ from dataprep.sinks import DatasetInfo
 from dataprep.system.messages import counted, sized
 from dataprep.system.state_files import digest_of
 from dataprep.tables.records import RecordsTable
-from dataprep_schemas.manifest import (
-    Identity,
-    Manifest,
-)
+from dataprep_schemas.manifest import Identity, Manifest
 from dataprep_schemas.tables import OwnKind
 
 if TYPE_CHECKING:
@@ -187,13 +186,7 @@ def _plan(
     else:
         check_splits(request.num_shards, changed.input)
         splits = tuple(
-            SplitJob(
-                name=name,
-                shards=choose_shard_count(name, changed.input[name].images, request, info),
-                shuffle=changed.shuffle[name],
-                images=changed.input[name].images,
-                source_bytes=changed.input[name].bytes,
-            )
+            split_job(name, changed.input[name], changed.shuffle[name], request, info)
             for name in in_usual_order(changed.input)
         )
     decoded = any(source.sink.pixels != sink.pixels for source in sources)
@@ -217,7 +210,7 @@ def _plan(
         identity_of(manifest),
         image=image,
         lineage=lineage(request, sources, image),
-        **({} if changed is None else changed.changes()),
+        **({} if changed is None else changed._asdict()),
         **job.output_identity(),
     )
 
@@ -352,10 +345,5 @@ def _split(manifest: Manifest, name: str, request: ConvertRequest, info: Dataset
     split = manifest.splits[name]
     same, usual = len(split.shards), request.load_sink().usual_shards
     like = same if 1 < same <= (usual or same) else None
-    return SplitJob(
-        name=name,
-        shards=choose_shard_count(name, split.records, request, info, like=like),
-        shuffle=manifest.shuffle[name],
-        images=split.records,
-        source_bytes=split.bytes,
-    )
+    shards = choose_shard_count(name, split.records, request, info, like=like)
+    return SplitJob(name, shards, manifest.shuffle[name], split.records, split.bytes)

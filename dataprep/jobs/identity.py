@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -68,7 +68,10 @@ def claim(job: Job, identity: Identity, units: Mapping[str, str], *, overwrite: 
         remove_planned(workspace, job.lease)
     check_foreign_files(job, fresh=fresh)
     if fresh:
-        store_identity(workspace, identity, units, check=partial(check_held, job.lease))
+        # Before any file of it is there, even after a power cut.
+        stored = StoredJob(identity, dict(units), command=_command())
+        write_state(workspace.job, stored, flush=True, check=partial(check_held, job.lease))
+        sync_directory(workspace.private)
 
 
 def claim_generation(job: Job, identity: Identity, units: Mapping[str, str]) -> None:
@@ -136,23 +139,6 @@ def other_versions(grown: SealedSet, identity: Identity) -> str:
         f"{grown.out} was made with {'; '.join(names)}: other versions may write other bytes than "
         "one run does; manifest.json names each, and preparing it with --overwrite makes all anew"
     )
-
-
-def store_identity(
-    workspace: Workspace,
-    identity: Identity,
-    units: Mapping[str, str],
-    *,
-    check: Callable[[], object] = lambda: None,
-) -> None:
-    """Make the directory this job's, before any file of it is there, even after a power cut.
-
-    Args:
-        check: as for `dataprep.system.durable_files.rename`.
-    """
-    stored = StoredJob(identity, dict(units), command=_command())
-    write_state(workspace.job, stored, flush=True, check=check)
-    sync_directory(workspace.private)
 
 
 def store_grown(workspace: Workspace, manifest: Manifest) -> None:

@@ -21,13 +21,7 @@ from dataprep.errors import SourceError
 from dataprep.system.durable_files import partial_path, storage_error
 from dataprep.system.messages import printable
 from dataprep.system.ownership import require_own
-from dataprep.system.state_files import (
-    digest_of,
-    file_sha256,
-    is_intact,
-    read_state,
-    write_state,
-)
+from dataprep.system.state_files import digest_of, file_sha256, is_intact, read_state, write_state
 from dataprep.tables import Scanned
 from dataprep_schemas.state import IndexPart
 

@@ -25,7 +25,7 @@ from dataprep.sinks.example import Example
 from dataprep.system.messages import counted, sized, some_of
 from dataprep.tables import Box, Value
 from dataprep.version import __version__
-from dataprep_schemas.manifest import Shuffle, SinkConfig
+from dataprep_schemas.manifest import Input, Shuffle, SinkConfig
 from dataprep_schemas.state import CommitRecord
 
 if TYPE_CHECKING:
@@ -85,7 +85,6 @@ class Made(msgspec.Struct, frozen=True):
         attributes: what else is known of it, captions too, whether or not the format has a place
             for it.
         boxes: the bounding boxes in it, likewise.
-        measured: for the data set's statistics.
         looks: a small grey version of what was decoded, or the fingerprint of it.
     """
 
@@ -154,7 +153,6 @@ class Job:
             place for it.
         splits: how many shards and images each has.
         lease: what workers need to go on.
-        source: where the images are.
         remedy: what to do where there is no room for it.
     """
 
@@ -332,6 +330,14 @@ def choose_shard_count(
             f"{least} to {images}{why}, so that no shard is empty"
         )
     return asked
+
+
+def split_job(
+    name: str, found: Input, shuffle: Shuffle, request: OutputRequest, info: DatasetInfo
+) -> SplitJob:
+    """A split of these images; `choose_shard_count` says what it raises."""
+    shards = choose_shard_count(name, found.images, request, info)
+    return SplitJob(name, shards, shuffle, found.images, found.bytes)
 
 
 def describe_splits(job: Job, official: Mapping[str, int]) -> Iterator[str]:

@@ -30,14 +30,7 @@ from dataprep.system.durable_files import sync_directory
 from dataprep.system.state_files import encode, hashed, read_document, write_state
 from dataprep.tables.records import RecordsTable
 from dataprep.tables.sealing import WrittenRecords, write_rows
-from dataprep_schemas.manifest import (
-    Generation,
-    GenerationSplit,
-    Input,
-    Manifest,
-    Shard,
-    Split,
-)
+from dataprep_schemas.manifest import Generation, GenerationSplit, Input, Manifest, Shard, Split
 from dataprep_schemas.state import MergeJournal
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from dataprep.jobs.index_parts import (
     has_part,
     shared_index_directory,
 )
-from dataprep.jobs.job import Job, SplitJob, choose_shard_count, describe_splits, kept_info
+from dataprep.jobs.job import Job, SplitJob, describe_splits, kept_info, split_job
 from dataprep.jobs.raw_images import STORED_WITH_8_BITS, RawImages
 from dataprep.jobs.request import Request, absolute, check_splits, describe_examples, settle
 from dataprep.jobs.seal import check_rejected, seal
@@ -262,13 +262,7 @@ def plan(
         info = replace(info, attributes=(*info.attributes, ("fold", "int")))
     kept = kept_info(info, request.load_sink(), raw.report)
     splits = tuple(
-        SplitJob(
-            name=name,
-            shards=choose_shard_count(name, summary.input[name].images, request, kept),
-            shuffle=request.shuffle_of(name),
-            images=summary.input[name].images,
-            source_bytes=summary.input[name].bytes,
-        )
+        split_job(name, summary.input[name], request.shuffle_of(name), request, kept)
         for name in summary.splits
     )
     own = (*(CAPTIONS,) * info.captions, *info.attributes)

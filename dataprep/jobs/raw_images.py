@@ -17,14 +17,7 @@ from dataprep.datasets.raw_directory import leads_out
 from dataprep.errors import DataprepError, ImageError
 from dataprep.images import Prepared, Recipe, prepare
 from dataprep.jobs.commit import rejected_images
-from dataprep.jobs.job import (
-    SAMPLE,
-    Job,
-    Made,
-    OwnValue,
-    Rejected,
-    map_in_order,
-)
+from dataprep.jobs.job import SAMPLE, Job, Made, OwnValue, Rejected, map_in_order
 from dataprep.sinks import DatasetInfo, ShardName
 from dataprep.sinks.example import Example
 from dataprep.system.messages import counted
@@ -44,9 +37,7 @@ class RawImages:
     """Images of raw data, by container and offset: read, checked, and perhaps converted.
 
     Attributes:
-        raw: the raw directory.
         index: where the restart points of its gzip archives are.
-        recipe: what is done to them.
         named: whether the files of those that are rejected may be named.
     """
 

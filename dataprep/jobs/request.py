@@ -113,7 +113,6 @@ class ConvertRequest(OutputRequest):
     """The same of what is made of finished data sets.
 
     Attributes:
-        sources: their directories.
         recipe: what is done to the images; None: they stay as they are.
         selection: what is taken and changed, and put in order anew; None: all, in its order.
         classes: a list of the classes that there are to be; None: those that there are.

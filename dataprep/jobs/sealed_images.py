@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -39,13 +39,10 @@ class _Row(NamedTuple):
     """A row of the order: where an image is in its set, and what is known of it.
 
     Attributes:
-        labels: that it is to have.
-        source: number of the set.
         number: of its row of that set's table of records.
         stored_key: its key there, if it is to have another.
         stored_labels: its labels there, likewise.
         kept: `dataprep.tables.records.KEPT_COLUMNS`.
-        own: the data set's own columns.
     """
 
     labels: tuple[int, ...]
@@ -80,12 +77,7 @@ class _Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A finished data set that images are taken from.
-
-    Attributes:
-        out: its directory.
-        manifest_sha256: of its manifest.
-    """
+    """A finished data set that images are taken from."""
 
     out: Path
     manifest_sha256: str
@@ -110,7 +102,6 @@ class SealedImages:
     """Images of finished data sets, by shard and position.
 
     Attributes:
-        sources: the sets.
         recipe: what is done to the images; None: they stay as they are.
         decoded: whether any are stored as files there and as pixels here, or the other way round.
         max_pixels: of an image that has to be decoded.
@@ -162,14 +153,15 @@ class SealedImages:
         return _Change(self.recipe, job.sink.pixels, job.info.colorspace, self.max_pixels)
 
 
-class _OpenSets:
-    """The sets while a shard is made of them; a context manager.
+class _OpenSets(ExitStack):
+    """The sets while a shard is made of them.
 
     Args:
         info: what is true of the examples that are made.
     """
 
     def __init__(self, sources: Sequence[Source], info: DatasetInfo) -> None:
+        super().__init__()
         self._sets = [source.read() for source in sources]
         self._info = info
         classes = [each.manifest.classes for each in self._sets]
@@ -179,14 +171,7 @@ class _OpenSets:
             [(first[0] + split.records, name, first[0]) for name, first, split in _places(each)]
             for each in self._sets
         ]
-        self._opened = ExitStack()
         self._records: dict[tuple[int, str], Records] = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._opened.close()
 
     def read(self, job: Job, shard: ShardName) -> Iterator[tuple[_Row, Example | None]]:
         """Rows of the shard, and their examples, of which each is read when it is asked for."""
@@ -217,8 +202,8 @@ class _OpenSets:
         _, split, first = ends[at]
         records = self._records.get((row.source, split))
         if records is None:
-            opened = Records(self._sets[row.source], split)
-            records = self._records[row.source, split] = self._opened.enter_context(opened)
+            records = self.enter_context(Records(self._sets[row.source], split))
+            self._records[row.source, split] = records
         return records, row.number - first, split
 
     def _examples(self, rows: Sequence[_Row]) -> Iterator[Example]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
 from msgspec.structs import replace
 
 from dataprep.errors import DatasetError, UsageError
 from dataprep.jobs.request import ConvertRequest, usual_shuffle
+from dataprep.jobs.summary import is_split
 from dataprep.sealed.set import SealedSet
 from dataprep.sinks import DatasetInfo
 from dataprep.system.messages import counted, printable
@@ -22,7 +21,6 @@ from dataprep_schemas.manifest import (
     Input,
     Selected,
     Shuffle,
-    SplitName,
     Unmatched,
 )
 
@@ -30,8 +28,7 @@ if TYPE_CHECKING:
     from dataprep.tables.database import Database
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
+class Taken(NamedTuple):
     """What a selection changes of the first data set's identity; a field is called like its own."""
 
     seed: int
@@ -40,10 +37,6 @@ class Taken:
     unmatched: Unmatched
     excluded: Excluded | None
     input: Mapping[str, Input]
-
-    def changes(self) -> dict[str, Any]:
-        """By the names of the fields."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}
 
 
 def take(
@@ -106,13 +99,11 @@ def take(
 
 
 def _check_split(name: str | None, split_by: str) -> None:
-    try:
-        msgspec.convert(name, SplitName)
-    except msgspec.ValidationError:
+    if not is_split(name):
         raise UsageError(
             f"--split_by {split_by}: {'an empty cell' if name is None else printable(name)!r} is "
             "no name of a split; leave those images out with --where, or choose another column"
-        ) from None
+        )
 
 
 def _both(before: Excluded | None, more: Excluded) -> Excluded:

@@ -13,7 +13,7 @@ from concurrent.futures import Executor
 from contextlib import AbstractContextManager, suppress
 from itertools import accumulate, chain, repeat
 from pathlib import Path, PurePath
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import pyarrow as pa
 import xxhash
@@ -152,7 +152,7 @@ def _write_items(
     return statistics
 
 
-class ShardRows:
+class ShardRows(AbstractContextManager["ShardRows"]):
     """Writes them; used by one thread, in a ``with`` block.
 
     Attributes:
@@ -245,10 +245,6 @@ class ShardRows:
             noted=self.statuses["repaired"] + self.statuses["warned"],
             statistics=None if statistics is None else statistics.counted(),
         )
-
-    def __enter__(self) -> Self:
-        """The rows themselves."""
-        return self
 
     def __exit__(self, *exception: object) -> None:
         """Release the file; without `close`, what is in it is worth nothing."""

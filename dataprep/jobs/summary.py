@@ -108,7 +108,7 @@ def summarize(
     splits = found.splits or wanted_splits(in_usual_order(there), request.splits)
     check_splits(request.num_shards, splits)
     for split in splits:
-        if not _is_split(split):
+        if not is_split(split):
             raise SourceError(
                 f"{printable(split)!r} is no name of a split, since files are named after it; "
                 "expected one without a slash that begins with neither a dot nor a hyphen"
@@ -209,7 +209,8 @@ def cannot_grow(out: Path, why: str, instead: str) -> DatasetError:
     return DatasetError(f"{out} cannot grow by --append: {why}; {instead} (`dataprep convert`)")
 
 
-def _is_split(name: str) -> bool:
+def is_split(name: str | None) -> bool:
+    """Whether a split may be called so: files are named after it."""
     try:
         msgspec.convert(name, SplitName)
     except msgspec.ValidationError:

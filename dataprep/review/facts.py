@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from math import exp
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 
-from dataprep.tables.database import Database
+from dataprep.tables.database import Database, make_table, rows
 
 # Heading, SQL of the value, and whether its bins grow with it.
 _MEASURED: Final = (
@@ -28,9 +28,7 @@ class Histogram:
     """How a measure of the images is distributed.
 
     Attributes:
-        title: what is measured.
         edges: of the bins, one more than there are counts.
-        counts: of images.
         growing: whether each bin is wider than the one before by the same factor.
     """
 
@@ -63,18 +61,17 @@ def histograms(database: Database) -> list[Histogram]:
         scaled = f"if(isfinite({value}), {value}::double, null)"
         if growing:
             scaled = f"if({value} > 0 and isfinite({value}), ln({value}), null)"
-        ((low, high),) = database.execute(
-            f"select min({scaled}), max({scaled}) from images"
-        ).fetchall()
+        ((low, high),) = rows(database, f"select min({scaled}), max({scaled}) from images")
         if low is None or high - low < 1e-9:
             continue
         step = (high - low) / _BINS
         counts = dict(
-            database.execute(
+            rows(
+                database,
                 "select least(floor((scaled - $low) / $step), $last)::integer, count(*) "
                 f"from (select {scaled} as scaled from images) where scaled is not null group by 1",
                 {"low": low, "step": step, "last": _BINS - 1},
-            ).fetchall()
+            )
         )
         edges = [low + step * number for number in range(_BINS + 1)]
         if growing:
@@ -86,15 +83,12 @@ def histograms(database: Database) -> list[Histogram]:
 
 def class_counts(database: Database, splits: Iterable[str]) -> list[ClassCount]:
     """Every class of the list, in its order, whether or not it has images."""
-    rows: dict[int, ClassCount] = {}
-    for number, identifier, name, split, images in database.execute(
-        "select number, class, name, split, images from counted order by number, split"
-    ).fetchall():
-        entry = rows.setdefault(
-            number, ClassCount(number, identifier, name, dict.fromkeys(splits, 0))
-        )
-        entry.images[split] = images
-    return list(rows.values())
+    found: dict[int, ClassCount] = {}
+    query = "select number, class, name, split, images from counted order by number, split"
+    for number, identifier, name, split, images in rows(database, query):
+        entry = ClassCount(number, identifier, name, dict.fromkeys(splits, 0))
+        found.setdefault(number, entry).images[split] = images
+    return list(found.values())
 
 
 def sample(
@@ -109,11 +103,11 @@ def sample(
         any.
     """
     split = "train" if "train" in splits else splits[0]
-    (classes,) = database.execute(
-        "select count(*) from counted where images > 0 and split = $split", {"split": split}
-    ).fetchall()[0]
+    query = "select count(*) from counted where images > 0 and split = $split"
+    ((classes,),) = rows(database, query, {"split": split})
     each = max(min(images // max(classes, 1), 12), 1)
-    found: list[Any] = database.execute(
+    found = rows(
+        database,
         """
         with shown as (
             select number from counted where images > 0 and split = $split
@@ -127,7 +121,7 @@ def sample(
         order by label, md5(concat($seed, chr(0), key)), key
         """,
         {"split": split, "seed": seed, "classes": images // each, "each": each},
-    ).fetchall()
+    )
     return [(label, split, key) for label, key in found]
 
 
@@ -139,9 +133,8 @@ def rows_of(database: Database, images: Collection[tuple[str, str]]) -> dict[tup
             "key": pa.array([key for _, key in images], pa.string()),
         }
     )
-    database.register("asked", asked)
-    found = database.execute(
-        "select split, key, number from images semi join asked using (split, key)"
-    ).fetchall()
-    database.unregister("asked")
+    make_table(database, "asked", asked)
+    found = rows(
+        database, "select split, key, number from images semi join asked using (split, key)"
+    )
     return {(split, key): number for split, key, number in found}

@@ -19,7 +19,7 @@ from dataprep.review.rules import NEEDS_NEAR, NEEDS_PICTURES, RULES, Level, Rule
 from dataprep.sealed.set import SealedSet
 from dataprep.system.durable_files import write_durably
 from dataprep.system.messages import counted, printable
-from dataprep.tables.database import Database, open_database, tables
+from dataprep.tables.database import Database, make_table, open_database, rows, tables
 from dataprep.tables.records import NAME, RecordsTable
 from dataprep_schemas.manifest import Classes
 
@@ -128,9 +128,7 @@ def opened(
             {"fewest": limits.fewest, "imbalance": limits.imbalance, "flattest": FLATTEST},
         )
         needs = {rule.name for rule in rules}
-        (unseen,) = database.execute(
-            "select count(*) from images where contrast is null"
-        ).fetchall()[0]
+        ((unseen,),) = rows(database, "select count(*) from images where contrast is null")
         if unseen and needs & NEEDS_PICTURES:
             remarks.append(
                 f"{counted(unseen, 'image')} not measured (made with --check header): look-alikes, "
@@ -172,16 +170,12 @@ def _make_tables(database: Database, records: Path, classes: Classes) -> None:
         "create table others as select split, key, status, reason, container "
         f"from {tables([records])} where position is null"
     )
-    database.register(
-        "given",
-        pa.table(
-            {
-                "number": range(len(classes)),
-                "class": pa.array([identifier for identifier, _ in classes], pa.string()),
-                "name": pa.array([name for _, name in classes], pa.string()),
-            }
-        ),
-    )
+    columns = {
+        "number": range(len(classes)),
+        "class": pa.array([identifier for identifier, _ in classes], pa.string()),
+        "name": pa.array([name for _, name in classes], pa.string()),
+    }
+    make_table(database, "given", pa.table(columns))
     database.execute(
         "create table counted as select split, number, class, name, coalesce(images, 0) as images "
         "from (from given cross join (select distinct split from images)) "
@@ -189,7 +183,6 @@ def _make_tables(database: Database, records: Path, classes: Classes) -> None:
         "from (select split, unnest(labels) as number from images) group by split, number) "
         "using (split, number)"
     )
-    database.unregister("given")
 
 
 def lint(
@@ -207,14 +200,14 @@ def lint(
     found = []
     for rule in rules:
         database.execute(f"create or replace temp table found as {rule.query}")
-        count = int(database.execute("select count(*) from found").fetchall()[0][0])
-        first = database.execute("from found limit $show", {"show": show}).fetchall()
+        ((count,),) = rows(database, "select count(*) from found")
+        first = rows(database, "from found limit $show", {"show": show})
         # As text, since a forged table may have no key and no reason.
         findings = tuple(Finding(printable(str(text)), _images(images)) for text, images in first)
         found.append(Findings(rule.name, rule.level, rule.meaning, count, findings))
         if chosen is not None and rule.drop != "none":
-            rows = database.execute("select images from found")
-            while some := rows.fetchmany(1 << 12):
+            shown = database.execute("select images from found")
+            while some := shown.fetchmany(1 << 12):
                 _leave_out(rule, (_images(images) for (images,) in some), chosen)
     return found
 
@@ -239,7 +232,7 @@ def _leave_out(
                 chosen.setdefault(image, Excluded(*image, rule.name, "/".join(first)))
 
 
-def write_excluded(path: Path, rows: Iterable[Excluded]) -> None:
+def write_excluded(path: Path, images: Iterable[Excluded]) -> None:
     """Write down which images to leave out, as CSV; whole or not at all.
 
     Raises:
@@ -248,7 +241,7 @@ def write_excluded(path: Path, rows: Iterable[Excluded]) -> None:
     text = StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(EXCLUDE_COLUMNS)
-    writer.writerows((row.split, row.key, row.rule, row.instead_of) for row in rows)
+    writer.writerows((row.split, row.key, row.rule, row.instead_of) for row in images)
     try:
         write_durably(path, text.getvalue().encode())
     except OSError as error:

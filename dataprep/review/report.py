@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -82,7 +82,9 @@ def write_report(
         remarks.append(
             f"look-alikes were not looked for among {sealed.records:,} images: `dataprep lint` does"
         )
-    text = _template().render(
+    environment = templates(autoescape=True)  # loaded only here, and for the charts
+    environment.filters.update(sized=sized, counted=counted, sha256=_sha256, short=short)
+    text = environment.get_template(f"{NAME}.j2").render(
         name=short(out.resolve().name),
         verdict=_verdict(found),
         worst=next((entry.level for entry in found if entry.count), "fine"),
@@ -100,12 +102,6 @@ def write_report(
         options=_options(manifest),
     )
     write_durably(path, text.encode())
-
-
-def _template() -> Any:  # they are loaded only here, and for the charts
-    environment = templates(autoescape=True)
-    environment.filters.update(sized=sized, counted=counted, sha256=_sha256, short=short)
-    return environment.get_template(f"{NAME}.j2")
 
 
 def _verdict(found: Sequence[Findings]) -> str:

@@ -60,11 +60,9 @@ class Rule:
     """Something that should not be.
 
     Attributes:
-        name: of the rule.
         level: how bad it is: an ``error`` makes results wrong, a ``warning`` may, a ``note`` is
             what the user should know.
         meaning: what a finding is, for a heading.
-        query: of its findings.
         drop: whether the images of a finding are candidates for leaving out: all but the first
             of them, all of them, or none.
     """

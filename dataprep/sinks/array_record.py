@@ -83,7 +83,6 @@ class ArrayRecordReader(ShardReader):
                 raise SinkError("it is not ArrayRecord, or not whole")
 
     def __len__(self) -> int:
-        """How many records the file's end says there are."""
         return self._count
 
     def read(self, number: int) -> Example:

@@ -351,7 +351,6 @@ class FileReader(ShardReader):
             self._records = len(self.columns["keys"])
 
     def __len__(self) -> int:
-        """How many examples it holds."""
         return self._records
 
     def example(self, number: int, encoded: bytes, **more: Any) -> Example:

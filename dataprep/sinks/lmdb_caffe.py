@@ -15,7 +15,6 @@ fields' numbers, those that were set even if they have their default: ``encoded`
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
@@ -25,7 +24,7 @@ import numpy as np
 from typing_extensions import override
 
 from dataprep.errors import SinkError, UsageError
-from dataprep.sinks import Record, ShardReader, ShardWriter, WrittenFile
+from dataprep.sinks import Record
 from dataprep.sinks.example import DatasetInfo, Example, to_bytes, to_text
 from dataprep.sinks.lmdb_environment import LONGEST_KEY, LmdbFileSink, LmdbReader, LmdbWriter
 from dataprep.sinks.reference_readers import dali_records
@@ -33,18 +32,12 @@ from dataprep.sinks.subprocess_reader import in_child
 from dataprep_schemas import caffe_pb2
 
 
-class LmdbShardWriter(ShardWriter):
+class LmdbShardWriter(LmdbWriter):
     """Writes one database."""
-
-    def __init__(self, paths: Sequence[Path], info: DatasetInfo, *, pixels: bool) -> None:
-        super().__init__(info, pixels=pixels)
-        self._number = 0
-        self._database = LmdbWriter(paths[0], append=True)
 
     @override
     def append(self, example: Example) -> None:
-        """Append one Datum."""
-        key = b"%08d_" % self._number + to_bytes(example.key)
+        key = b"%08d_" % self.number + to_bytes(example.key)
         if len(key) > LONGEST_KEY:
             raise SinkError(
                 f"its LMDB key is {len(key)} bytes long; LMDB holds at most {LONGEST_KEY}: "
@@ -53,36 +46,17 @@ class LmdbShardWriter(ShardWriter):
         label = example.labels[0]
         if self.pixels:
             shape = example.height, example.width, self.info.channels
-            image = pixels_datum(example.encoded, shape, label)
+            self.put(key, pixels_datum(example.encoded, shape, label))
         else:
-            image = file_datum(example.encoded, label)
-        self._database.put(key, image)
-        self._number += 1
-
-    def close(self) -> Sequence[WrittenFile]:
-        """Finish the database."""
-        return (self._database.close(),)
-
-    def abandon(self) -> None:
-        """Give the database up."""
-        self._database.abandon()
+            self.put(key, file_datum(example.encoded, label))
 
 
-class LmdbShardReader(ShardReader):
+class LmdbShardReader(LmdbReader):
     """Reads one database."""
-
-    def __init__(self, paths: Sequence[Path], info: DatasetInfo) -> None:
-        super().__init__(paths[0], info)
-        with self.opening("LMDB structure"):
-            self._database = self.opened.enter_context(closing(LmdbReader(self.path)))
-
-    def __len__(self) -> int:
-        """How many Datums there are."""
-        return self._database.entries
 
     def read(self, number: int) -> Example:
         """The image and its label; format and size of an encoded image are in its header."""
-        key, image = self._database.first(b"%08d" % number)
+        key, image = self.first(b"%08d" % number)
         if not key.startswith(b"%08d_" % number):
             raise SinkError(f"its key is {key!r}; expected one that begins with {number:08d}_")
         encoded, label, shape = image_of(bytes(image))
@@ -132,7 +106,7 @@ class LmdbSink(LmdbFileSink):
     @override
     def open(self, paths: Sequence[Path], info: DatasetInfo) -> LmdbShardWriter:
         self.check(info)
-        return LmdbShardWriter(paths, info, pixels=self.pixels)
+        return LmdbShardWriter(paths, info, append=True, pixels=self.pixels)
 
     @override
     def reference_records(self, paths: Sequence[Path], info: DatasetInfo) -> Iterator[Record]:

@@ -8,6 +8,7 @@ nothing but the sizes of the records. LMDB clears the memory that it writes (``m
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from threading import Lock
@@ -17,7 +18,7 @@ from weakref import WeakValueDictionary
 import lmdb
 
 from dataprep.errors import SinkError
-from dataprep.sinks import PlainSink, WrittenFile
+from dataprep.sinks import DatasetInfo, PlainSink, ShardReader, ShardWriter, WrittenFile
 from dataprep.sinks.hashed_file import hash_finished, library_writes
 from dataprep.system.regular_files import require_regular
 
@@ -46,21 +47,29 @@ class LmdbFileSink(PlainSink):
     libraries: ClassVar[tuple[str, ...]] = ("lmdb",)
 
 
-class LmdbWriter:
+class LmdbWriter(ShardWriter):
     """Puts records into a new database file, its unnamed database.
 
     The file takes no more room than its content: the map is only reserved address space.
 
     Args:
-        path: must not exist. No lock file appears beside it: nobody else can know of it.
+        paths: one, which must not exist. No lock file appears beside it: nobody else can know of
+            it.
         append: whether keys come in ascending order, which packs pages full.
+
+    Attributes:
+        number: of the next record.
 
     Raises:
         OSError: the disk is full, and the like.
     """
 
-    def __init__(self, path: Path, *, append: bool) -> None:
-        self._path = path
+    def __init__(
+        self, paths: Sequence[Path], info: DatasetInfo, *, append: bool, pixels: bool = False
+    ) -> None:
+        super().__init__(info, pixels=pixels)
+        self.number = 0
+        (self._path,) = paths
         self._append = append
         self._records = 0  # of the open transaction
         self._bytes = 0
@@ -68,7 +77,7 @@ class LmdbWriter:
         self._map_size = _SMALLEST_MAP
         with self._library_writes():
             self._environment = lmdb.open(
-                str(path),
+                str(self._path),
                 map_size=self._map_size,
                 subdir=False,
                 lock=False,
@@ -95,15 +104,16 @@ class LmdbWriter:
             stored = self._transaction.put(key, value, overwrite=False, append=self._append)
         if not stored:
             raise SinkError(f"key {key!r} is there already, or not in ascending order")
+        self.number += 1
         self._records += 1
         self._bytes += len(value)
 
-    def close(self) -> WrittenFile:
+    def close(self) -> Sequence[WrittenFile]:
         """Finish the file, flush it to the disk, and describe it."""
         with self._library_writes():
             self._commit()
         self.abandon()
-        return hash_finished(self._path)
+        return (hash_finished(self._path),)
 
     def abandon(self) -> None:
         """Release the file handle and write nothing more; harmless when repeated."""
@@ -141,36 +151,43 @@ class LmdbWriter:
         return library_writes(self._path, "LMDB", lmdb.Error)
 
 
-class LmdbReader:
+class LmdbReader(ShardReader):
     """A finished file, its unnamed database, open for reading without locks.
 
     LMDB trusts what it reads: of files whose hash nobody has compared, see `Sink.trusts_files`.
     py-lmdb opens a file once a process, so that all readers of it share an environment; forked
     processes go on with what they inherit.
-
-    Raises:
-        SinkError: truncated or damaged.
-        lmdb.Error: not an LMDB file of this kind.
     """
 
-    def __init__(self, path: Path) -> None:
-        require_regular(path)
-        status = path.stat()
-        with _LOCK:
+    def __init__(self, paths: Sequence[Path], info: DatasetInfo) -> None:
+        super().__init__(paths[0], info)
+        with self.opening("LMDB structure"):
+            require_regular(self.path)
+            status = self.path.stat()
             identity = status.st_dev, status.st_ino
-            environment = _OPEN.get(identity)
-            if environment is None:
-                environment = lmdb.open(
-                    str(path), subdir=False, readonly=True, lock=False, readahead=False, **_FORMAT
-                )
-                _OPEN[identity] = environment
-        self.entries: int = environment.stat()["entries"]
-        needed = (environment.info()["last_pgno"] + 1) * environment.stat()["psize"]
-        if status.st_size < needed:  # LMDB would end the process
-            raise SinkError(f"{path} has {status.st_size} bytes of {needed}: it is truncated")
-        if self.entries > needed:
-            raise SinkError(f"{path} has {self.entries} entries in {needed} bytes: it is damaged")
-        self._transactions = [environment.begin(buffers=True)]
+            with _LOCK:
+                environment = _OPEN.get(identity)
+                if environment is None:
+                    environment = lmdb.open(
+                        str(self.path),
+                        subdir=False,
+                        readonly=True,
+                        lock=False,
+                        readahead=False,
+                        **_FORMAT,
+                    )
+                    _OPEN[identity] = environment
+            self.entries: int = environment.stat()["entries"]
+            needed = (environment.info()["last_pgno"] + 1) * environment.stat()["psize"]
+            if status.st_size < needed:  # LMDB would end the process
+                raise SinkError(f"it has {status.st_size} bytes of {needed}: it is truncated")
+            if self.entries > needed:
+                raise SinkError(f"it has {self.entries} entries in {needed} bytes: it is damaged")
+            self._transactions = [environment.begin(buffers=True)]
+            self.opened.callback(_abort, self._transactions)
+
+    def __len__(self) -> int:
+        return self.entries
 
     def get(self, key: bytes) -> memoryview:
         """The value of a key, not copied: until `close`.
@@ -196,10 +213,10 @@ class LmdbReader:
                 raise SinkError(f"there is no key from {start.decode()} on")
             return bytes(cursor.key()), cursor.value()
 
-    def close(self) -> None:
-        """Release the file, if nobody else reads it; harmless when repeated."""
-        while self._transactions:
-            self._transactions.pop().abort()
+
+def _abort(transactions: list[lmdb.Transaction[memoryview]]) -> None:
+    """Release the file, if nobody else reads it."""
+    transactions.pop().abort()
 
 
 _OPEN: WeakValueDictionary[tuple[int, int], lmdb.Environment] = WeakValueDictionary()

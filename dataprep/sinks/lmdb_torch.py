@@ -18,7 +18,6 @@ images of 12 kB; a third for images of 1 kB, which are small enough to be in the
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -27,7 +26,7 @@ import msgpack
 from typing_extensions import override
 
 from dataprep.errors import SinkError
-from dataprep.sinks import Record, ShardReader, ShardWriter, WrittenFile
+from dataprep.sinks import Record, WrittenFile
 from dataprep.sinks.example import DatasetInfo, Example, to_bytes, to_text
 from dataprep.sinks.lmdb_environment import LmdbFileSink, LmdbReader, LmdbWriter
 from dataprep.sinks.subprocess_reader import in_child
@@ -37,13 +36,11 @@ _LENGTH = b"__len__"
 _KEYS = b"__keys__"
 
 
-class LmdbTorchWriter(ShardWriter):
+class LmdbTorchWriter(LmdbWriter):
     """Writes one file."""
 
     def __init__(self, paths: Sequence[Path], info: DatasetInfo) -> None:
-        super().__init__(info)
-        self._number = 0
-        self._database = LmdbWriter(paths[0], append=False)
+        super().__init__(paths, info, append=False)
 
     @override
     def append(self, example: Example) -> None:
@@ -54,42 +51,37 @@ class LmdbTorchWriter(ShardWriter):
             record.append({name: _storable(value) for name, value in example.attributes.items()})
         if self.info.captions:
             record.append([_storable(text) for text in example.captions])
-        self._database.put(b"%d" % self._number, msgpack.packb(record, use_bin_type=True))
-        self._number += 1
+        self.put(b"%d" % self.number, msgpack.packb(record, use_bin_type=True))
 
+    @override
     def close(self) -> Sequence[WrittenFile]:
         """Store ``__keys__`` and ``__len__`` and finish the file."""
+        records = self.number
         packer = msgpack.Packer(use_bin_type=True, autoreset=False)
-        packer.pack_array_header(self._number)
-        for number in range(self._number):
+        packer.pack_array_header(records)
+        for number in range(records):
             packer.pack(b"%d" % number)
-        self._database.put(_KEYS, bytes(packer.bytes()))
-        self._database.put(_LENGTH, msgpack.packb(self._number))
-        return (self._database.close(),)
-
-    def abandon(self) -> None:
-        """Give the file up."""
-        self._database.abandon()
+        self.put(_KEYS, bytes(packer.bytes()))
+        self.put(_LENGTH, msgpack.packb(records))
+        return super().close()
 
 
-class LmdbTorchReader(ShardReader):
+class LmdbTorchReader(LmdbReader):
     """Reads one file."""
 
     def __init__(self, paths: Sequence[Path], info: DatasetInfo) -> None:
-        super().__init__(paths[0], info)
+        super().__init__(paths, info)
         with self.opening("LMDB structure"):
-            self._database = self.opened.enter_context(closing(LmdbReader(self.path)))
-            self._length = int(msgpack.unpackb(self._database.get(_LENGTH)))
-            if self._length != self._database.entries - 2:
-                raise SinkError(f"__len__ is {self._length} of {self._database.entries} entries")
+            self._length = int(msgpack.unpackb(self.get(_LENGTH)))
+            if self._length != self.entries - 2:
+                raise SinkError(f"__len__ is {self._length} of {self.entries} entries")
 
     def __len__(self) -> int:
-        """How many records there are, as ``__len__`` says."""
         return self._length
 
     def read(self, number: int) -> Example:
         """The image; its format and size are in its header."""
-        record = msgpack.unpackb(self._database.get(b"%d" % number))
+        record = msgpack.unpackb(self.get(b"%d" % number))
         encoded, label, key, stored, captions = (*record, {}, ())[:5]
         labels = (label,) if isinstance(label, int) else self.info.labels_of(label)
         return self.info.example(

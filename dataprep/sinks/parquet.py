@@ -162,7 +162,6 @@ class ParquetReader(ShardReader):
             self._ends = list(accumulate(sizes))
 
     def __len__(self) -> int:
-        """How many rows the row groups have."""
         return self._ends[-1] if self._ends else 0
 
     def read(self, number: int) -> Example:

@@ -68,7 +68,6 @@ class StreamReader(ShardReader):
                 raise SinkError(f"the records do not fill the {self.size} bytes of the file")
 
     def __len__(self) -> int:
-        """How many records there are."""
         return len(self._offsets) - 1
 
     def read(self, number: int) -> Example:

@@ -25,14 +25,7 @@ from typing import Any, ClassVar
 from typing_extensions import override
 
 from dataprep.errors import SinkError
-from dataprep.sinks import (
-    Layout,
-    PlainSink,
-    Record,
-    ShardName,
-    WrittenFile,
-    webdataset_sample,
-)
+from dataprep.sinks import Layout, PlainSink, Record, ShardName, WrittenFile, webdataset_sample
 from dataprep.sinks.example import DatasetInfo, Example
 from dataprep.sinks.reference_readers import import_reader
 from dataprep.sinks.stream import StreamReader, StreamWriter
@@ -45,13 +38,9 @@ _SIZE_LIMIT = 8**11
 _METADATA = re.compile(r"__[^/]*__(/|$)")  # what the webdataset library passes over
 
 
-def _plain_header() -> bytes:
-    member = tarfile.TarInfo("")
-    member.mode = 0o444
-    return member.tobuf(tarfile.USTAR_FORMAT)
-
-
-_PLAIN = _plain_header()
+_MEMBER = tarfile.TarInfo("")
+_MEMBER.mode = 0o444
+_PLAIN = _MEMBER.tobuf(tarfile.USTAR_FORMAT)
 # The checksum is that of the header with blanks in the checksum's own place.
 _PLAIN_SUM = sum(_PLAIN[:124]) + sum(_PLAIN[136:148]) + 8 * 0x20 + sum(_PLAIN[156:])
 

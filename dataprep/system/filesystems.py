@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dataprep.errors import StagingError
+from dataprep.system.site import site, site_file
 
 _MOUNTS = Path("/proc/self/mountinfo")
 
@@ -114,12 +115,21 @@ def space_of(place: int | Path) -> Space:
 
 
 def scratch_conventions(environment: Mapping[str, str] = os.environ) -> list[Scratch]:
-    """Where node-local storage may be, the likeliest place first; nothing is checked."""
+    """Where node-local storage may be, the likeliest place first; nothing is checked.
+
+    Raises:
+        UsageError: the site's defaults are none.
+    """
     named = [
         Scratch(f"${name}", Path(environment[name]), True)
         for name in SCRATCH_VARIABLES
         if environment.get(name)
     ]
+    here, known = site(), {"USER": user_name(), **environment}
+    for text in here.scratch if here else ():
+        path = re.sub(r"\$(\w+)", lambda name: known.get(name[1]) or name[0], text)
+        if "$" not in path:  # a variable that only jobs have
+            named.append(Scratch(f"scratch of {site_file()}", Path(path), False))
     temporary = Path(environment.get("TMPDIR") or _TMP)
     places = (_BURST_BUFFER / user_name(), _LOCAL, _TMP)
     found = [Scratch(str(place), place, False) for place in places]

@@ -16,6 +16,8 @@ import re
 from collections.abc import Iterator, Mapping, MutableMapping
 from pathlib import Path
 
+from dataprep.system.site import login_site
+
 _THREADS = "OMP_NUM_THREADS"
 _MOUNT = "sys/fs/cgroup"
 _CPU = {1: ("cpu.cfs_quota_us", "cpu.cfs_period_us"), 2: ("cpu.max",)}
@@ -28,8 +30,16 @@ _STEPS_BUT_OF_SRUN = 0xFFFFFFF0  # Slurm's numbers from here on: batch scripts, 
 
 
 def usable_cores() -> int:
-    """The least of the affinity mask, the quota of control groups and what the scheduler gave."""
-    bounds = (len(os.sched_getaffinity(0)), group_cores(), scheduler_cores(os.environ))
+    """The least of the affinity mask, the quota of control groups and what the scheduler gave.
+
+    Outside of its jobs, what the site allows there.
+
+    Raises:
+        UsageError: the site's defaults are none.
+    """
+    here = login_site()
+    given = here.login_workers if here else scheduler_cores(os.environ)
+    bounds = (len(os.sched_getaffinity(0)), group_cores(), given)
     return min(bound for bound in bounds if bound is not None)
 
 

@@ -94,7 +94,6 @@ class StratifiedCut:
     """How to cut the images whose split scanning leaves open.
 
     Attributes:
-        seed: of the hashes.
         shares: (split, share of the units), which add up to 1; in this order splits take the units
             of a stratum, sorted by their hashes.
         kept: what says which images are assigned already: ``OUT/records.parquet``, or a CSV or

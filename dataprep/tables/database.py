@@ -18,6 +18,7 @@ from dataprep.system.job_limits import available_memory, usable_cores
 
 if TYPE_CHECKING:
     import duckdb
+    import pyarrow as pa
 
 _LEAST: Final = 192 << 20  # bytes of memory
 _ROW: Final = 72  # bytes of memory a row: of fourteen million, 1 GiB. With less it is slower
@@ -85,6 +86,13 @@ def _lock(connection: Database, files: Sequence[Path]) -> None:
 def rows(database: Database, query: str, values: Mapping[str, object] | None = None) -> list[Any]:
     """What a query finds, with these values of its parameters."""
     return database.execute(query, values).fetchall()
+
+
+def make_table(database: Database, name: str, content: pa.Table) -> None:
+    """Make a table of one of Arrow's."""
+    database.register("content", content)
+    database.execute(f"create temp table {name} as from content")
+    database.unregister("content")
 
 
 def quoted(path: Path) -> str:

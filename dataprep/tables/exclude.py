@@ -6,16 +6,14 @@ import csv
 import io
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
 
 from dataprep.errors import UsageError
 from dataprep.system.messages import printable
 from dataprep.system.regular_files import read_regular
-
-if TYPE_CHECKING:
-    from dataprep.tables.database import Database
+from dataprep.tables.database import Database, make_table
 
 _EXPECTED: Final = (
     "expected a CSV with the columns split and key, as `dataprep lint --write_exclude` writes it, "
@@ -82,9 +80,7 @@ def leave_out(database: Database, path: Path) -> None:
     Raises:
         UsageError: the file cannot be used.
     """
-    database.register("content", read_exclude(path))
-    database.execute("create temp table named as from content")
-    database.unregister("content")
+    make_table(database, "named", read_exclude(path))
     database.execute(_EXCLUDED)
 
 

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dataprep.tables.database import Database, rows
+from dataprep.tables.database import Database, make_table, rows
 
 NAME: Final = "fold"
 """Of the attribute."""
@@ -55,7 +55,6 @@ def number_folds(database: Database, folds: int, table: str, *, grows: bool) -> 
     """Make the view ``folded``: split, key and fold of the images of a table.
 
     Args:
-        folds: how many.
         table: which; it has the columns split, key, labels and group.
         grows: whether there is a table ``known``, with folds that are kept.
     """
@@ -76,9 +75,7 @@ def number_folds(database: Database, folds: int, table: str, *, grows: bool) -> 
         some = [[names[label] for label in one or ()] for one in labels]
         numbers += balanced(some, images, before, folds)
     content = pa.table({"split": splits, "unit": units, NAME: pa.array(numbers, pa.int64())})
-    database.register("content", content)
-    database.execute("create temp table numbered as from content")
-    database.unregister("content")
+    make_table(database, "numbered", content)
     database.execute(
         f"create view folded as select images.split, key, numbered.fold from {table} as images "
         f"join numbered on numbered.split = images.split and numbered.unit = {_UNIT}"
@@ -103,7 +100,6 @@ def balanced(
         labels: of each group, the labels of all its images, each as often as it occurs.
         images: of each group, how many there are.
         known: the fold that it has already, if any; those come first.
-        folds: how many.
     """
     count = 1 + max((label for some in labels for label in some), default=-1)
     totals = np.bincount([label for some in labels for label in some], minlength=count)

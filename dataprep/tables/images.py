@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import pyarrow as pa
 from pyarrow.csv import write_csv
@@ -17,7 +17,7 @@ from dataprep.system.durable_files import partial_path
 from dataprep.system.messages import printable
 from dataprep.tables.arrow import check_index
 from dataprep.tables.cut import StratifiedCut, cut_images
-from dataprep.tables.database import Database, column_list, open_database, rows, tables
+from dataprep.tables.database import Database, column_list, make_table, open_database, rows, tables
 from dataprep.tables.exclude import leave_out
 from dataprep.tables.folds import NAME as FOLD
 from dataprep.tables.folds import number_folds
@@ -159,11 +159,10 @@ select what, count(*), list(key order by key)[:$shown] from changed group by wha
 
 
 @dataclass
-class Images:
+class Images(AbstractContextManager["Images"]):
     """The images of all parts; the database is opened when it is first needed.
 
     Attributes:
-        paths: the tables of the parts.
         scratch: a directory for what does not fit into memory.
         statuses: rows by status, of all parts.
         attributes: names of the data set's own columns.
@@ -190,10 +189,6 @@ class Images:
     identifiers: Mapping[str, str] = field(default_factory=dict)
     _has_chosen: bool = field(default=False, init=False)
     _stack: ExitStack = field(default_factory=ExitStack, init=False)
-
-    def __enter__(self) -> Self:
-        """Nothing is opened yet."""
-        return self
 
     def __exit__(self, *exception: Any) -> None:  # noqa: PYI036  # handed on as they are
         """Close the database, and word its errors."""
@@ -260,9 +255,7 @@ class Images:
         kind = pa.list_(pa.string())
         labels = pa.array([labels for (labels,) in found], kind)
         table = pa.table({"labels": labels, "identifiers": pa.array(named, kind)})
-        database.register("content", table)
-        database.execute("create temp table known_labels as select * from content")
-        database.unregister("content")
+        make_table(database, "known_labels", table)
         database.execute(_IDENTIFIED)
 
     @property

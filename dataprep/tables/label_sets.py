@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from dataprep.errors import SourceError
 from dataprep.system.messages import printable
-from dataprep.tables.database import Database
+from dataprep.tables.database import Database, make_table, rows
 
 LabelSet = tuple[int, ...]
 """The labels of an image, ascending; empty if it has none."""
@@ -50,18 +50,18 @@ def number_label_sets(
         SourceError: an image has a class that is not known, or not as many as it must have.
     """
     number = {name: position for position, name in enumerate(classes)}
-    found = database.execute(_FOUND, {"splits": [*splits]}).fetchall()
+    found = rows(database, _FOUND, {"splits": [*splits]})
     for split, labels, _, example in found:
         _check(split, labels or (), example, number, multilabel=multilabel)
     numbers = [tuple(sorted(number[name] for name in row[1] or ())) for row in found]
     categories: list[int] = []
     for _, group in groupby(zip(found, numbers, strict=True), key=lambda pair: pair[0][0]):
-        rows = [*group]
+        some_rows = [*group]
         counts: Counter[LabelSet] = Counter()
-        for row, some in rows:
+        for row, some in some_rows:
             counts[some] += row[2]
         ranks = rank_label_sets(counts) if multilabel else {some: some[0] for some in counts}
-        categories += [ranks[some] for _, some in rows]
+        categories += [ranks[some] for _, some in some_rows]
     columns = {
         "split": pa.array([row[0] for row in found], pa.string()),
         "labels": pa.array([row[1] for row in found], pa.list_(pa.string())),
@@ -70,9 +70,7 @@ def number_label_sets(
     }
     names = {"name": pa.array(classes, pa.string()), "number": range(len(classes))}
     for name, content in (("label_sets", columns), ("classes", names)):
-        database.register("content", pa.table(content))
-        database.execute(f"create table {name} as select * from content")
-        database.unregister("content")
+        make_table(database, name, pa.table(content))
 
 
 def _check(

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final, Self
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from dataprep.errors import DatasetError
 from dataprep.system.messages import printable
@@ -69,7 +69,7 @@ def parquet_writer(file: IO[bytes], schema: pa.Schema) -> parquet.ParquetWriter:
     )
 
 
-class RecordsTable:
+class RecordsTable(AbstractContextManager["RecordsTable"]):
     """The table of a sealed data set, open; used by one thread.
 
     Args:
@@ -88,10 +88,6 @@ class RecordsTable:
             groups = range(self._file.num_row_groups)
             sizes = [self._file.metadata.row_group(group).num_rows for group in groups]
             self._ends = list(accumulate(sizes))
-
-    def __enter__(self) -> Self:
-        """The table itself."""
-        return self
 
     def __exit__(self, *exception: object) -> None:
         """Close the file."""

@@ -69,9 +69,7 @@ class WrittenRecords:
     """What the manifest says of a table of records.
 
     Attributes:
-        file: the table itself.
         totals: of all rows, also of those of no split.
-        splits: by name.
     """
 
     file: RecordsFile
@@ -98,7 +96,6 @@ def write_rows(
         stored: rows of records, by split, shard and position.
         rest: rows of other images, in any order. Missing columns are null.
         rows: about how many there are.
-        shards: how many each split has.
         multilabel: whether sets of labels are to be counted.
         check: as for `dataprep.system.durable_files.rename`.
     """

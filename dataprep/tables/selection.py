@@ -22,7 +22,15 @@ import pyarrow as pa
 from dataprep.errors import DatasetError, UsageError
 from dataprep.system.messages import counted, printable, some_of
 from dataprep.system.regular_files import read_regular
-from dataprep.tables.database import Database, column_list, identifier, open_database, rows, tables
+from dataprep.tables.database import (
+    Database,
+    column_list,
+    identifier,
+    make_table,
+    open_database,
+    rows,
+    tables,
+)
 from dataprep.tables.exclude import leave_out
 from dataprep.tables.images import LEFT_OUT
 from dataprep.tables.questions import explained, sampled
@@ -121,7 +129,6 @@ def open_selection(
     """A database with the table ``recorded``: the images of finished sets, one after the other.
 
     Args:
-        found: their tables of records.
         scratch: a directory for what does not fit into memory.
         rows: about how many images there are.
         rejected: whether those that could not be used are among them.
@@ -156,9 +163,7 @@ def take(
         leave_out(database, chosen.exclude)
     labels, joined = "images.labels", ""
     if chosen.relabel is not None:
-        database.register("content", _read_labels(chosen.relabel, known))
-        database.execute("create temp table wanted as from content")
-        database.unregister("content")
+        make_table(database, "wanted", _read_labels(chosen.relabel, known))
         database.execute(_RELABELLED)
         _check_relabelled(database, chosen.relabel)
         labels, joined = "coalesce(relabelled.labels, images.labels)", _JOINED
@@ -257,11 +262,7 @@ def _read_labels(path: Path, known: Sequence[str]) -> pa.Table:
 
 
 def sample(database: Database, chosen: Selection, splits: Sequence[str], seed: int) -> None:
-    """Make the table ``chosen`` of `take`'s ``fresh``; call `number_label_sets` before.
-
-    Args:
-        splits: those that there are.
-    """
+    """Make the table ``chosen`` of `take`'s ``fresh``; call `number_label_sets` before."""
     database.execute("set variable splits = $splits", {"splits": [*splits]})
     if chosen.sample is None:
         database.execute("create view chosen as from fresh")
@@ -299,11 +300,7 @@ def excluded(database: Database) -> pa.Table:
 
 
 def recorded_columns(own: Sequence[str]) -> str:
-    """The columns of an order of recorded images, as SQL over ``chosen`` and ``label_sets``.
-
-    Args:
-        own: the data set's own columns.
-    """
+    """The columns of an order of recorded images, as SQL over ``chosen`` and ``label_sets``."""
     changed = {
         STORED_KEY: 'nullif("stored key", key) as "stored key"',
         STORED_LABELS: 'nullif("stored labels", numbers) as "stored labels"',

@@ -29,7 +29,7 @@ from dataprep.system.job_limits import usable_cores
 from dataprep.system.messages import counted
 from dataprep_pipelines.failures import FailureLog
 from dataprep_pipelines.progress import Paced, RoundWatch
-from dataprep_pipelines.runners import Engine, Parallelism, RunningEngine
+from dataprep_pipelines.runners import Engine, Parallelism, Round, RunningEngine
 from dataprep_pipelines.runners.named import check, started
 from dataprep_pipelines.scan import Scan, ScanIntoIndex, scan_at_once
 from dataprep_pipelines.tasks import TaskSpec, WorkerRequirements, task_file
@@ -55,11 +55,7 @@ class Launcher:
         return self.chosen.is_local
 
     def check(self) -> None:
-        """Find out now whether the engine is installed and its options are right.
-
-        Raises:
-            UsageError: it is not, or they are not.
-        """
+        """See `dataprep.jobs.engine.Engine.check`."""
         check(self.chosen)
 
     @contextmanager
@@ -81,7 +77,6 @@ class RunningWorkers:
 
     Attributes:
         chosen: where they run, as the user asked for it.
-        engine: the same, running.
         requirements: what workers elsewhere must share with this process; None: there are none.
         lease: with which they know whether the run still holds its directory.
         failures: where they tell what went wrong.
@@ -130,13 +125,9 @@ class RunningWorkers:
                 with task_file(scan, self.lease, self.requirements, "scan") as spec:
                     processes = min(self.chosen.workers, len(left)) if local else 1
                     alone = local and not self.chosen.beam_options
-                    self.engine.run(
-                        left,
-                        ScanIntoIndex(spec, self.failures),
-                        Parallelism(processes, without_beam=alone),
-                        watch=watch,
-                        failures=self.failures,
-                    )
+                    parallelism = Parallelism(processes, without_beam=alone)
+                    work = ScanIntoIndex(spec, self.failures)
+                    self.engine.run(Round(left, work, parallelism, watch, self.failures))
             count()
         finally:
             self.reporter.finished()
@@ -210,7 +201,7 @@ class RunningWorkers:
         watch = RoundWatch(job, failures, self.reporter, most_failed)
         work = WriteShard(spec, parallelism, failures)
         try:
-            self.engine.run(shards, work, parallelism, watch=Paced(watch.look), failures=failures)
+            self.engine.run(Round(shards, work, parallelism, Paced(watch.look), failures))
             watch.count()
         finally:
             self.reporter.finished()

@@ -32,11 +32,6 @@ def scan_at_once(
 ) -> list[ScanUnit]:
     """Scan directories and small files here and now: most scans are over in a moment.
 
-    Args:
-        scan: where.
-        units: what to scan.
-        watch: called after each of them.
-
     Returns:
         The units that are left, if it turned out that they would take long.
 

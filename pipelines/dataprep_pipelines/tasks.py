@@ -72,7 +72,6 @@ class WorkerRequirements:
 
     Attributes:
         places: directories that they must see, by the options that name them.
-        programs: what they must run.
     """
 
     places: dict[str, Path]

@@ -44,7 +44,6 @@ class HelperProcesses(ThreadPoolExecutor):
     all of a job is killed at once.
 
     Args:
-        count: how many processes.
         clean_up_seconds: what they are given to end what they are doing when this one is gone.
     """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import resource
 from pathlib import Path
@@ -50,11 +51,33 @@ def test_it_says_what_a_report_needs_and_nothing_else_of_the_environment(
     assert told(result, "cores: ")
     assert told(result, "bytes of memory: ")
     assert "hush" not in result.out
+    wrong = "\n".join(told(result, "wrong: "))
+    assert f"wrong: $DATAPREP_SCRATCH names {tmp_path}/absent, where this user cannot" in wrong
+    assert "wrong: only 64 files may be open at once: ulimit -n 1024" in wrong
+    assert "is bounded to 4.0 GB: ulimit -d unlimited" in wrong
 
 
 def _limited() -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (4_000_000_000, 4_000_000_000))
     resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+
+
+def test_json_has_a_line_for_each_thing_that_is_wrong(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATAPREP_SCRATCH", str(tmp_path))
+    monkeypatch.setattr("dataprep.cli.doctor.requires", lambda name: ["click>=8", "numpy<1", "nil"])
+    found = json.loads(cli("doctor", "--json", tmp_path / "absent").out)
+    assert found["problems"] == [
+        f"numpy is {found['packages']['numpy']}: pip install 'numpy<1'",
+        "nil is missing: pip install 'nil'",
+        f"{tmp_path}/absent is not there, or not for this user: check the path",
+    ]
+    assert found["packages"]["nil"] is None
+    place = found["storage"][2]
+    assert (place["path"], place["own"]) == (str(tmp_path), True)
+    monkeypatch.setattr("dataprep.cli.doctor.requires", lambda name: ["absent; extra == 'more'"])
+    assert told(cli("doctor", tmp_path), "nothing wrong was found")
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ import pytest
 from dataprep.jobs import lock
 from dataprep.staging import copying
 from dataprep.system import durable_files
+from dataprep_pipelines.runners import Round
 from dataprep_pipelines.runners.local import LocalEngine, work_queue
 
 Entry = tuple[int, str]
@@ -176,12 +177,10 @@ def _describe(
     return f"{'remove' if inode is None else 'link' if inode in known else 'make'} {paths[0]}"
 
 
-def _run_here(
-    _: LocalEngine, elements: Any, work: Any, *__: object, watch: Any, **___: object
-) -> None:
-    with work_queue(elements) as queue:
-        work.run(queue)
-    watch()
+def _run_here(_: LocalEngine, task: Round) -> None:
+    with work_queue(task.elements) as queue:
+        task.work.run(queue)
+    task.watch()
 
 
 @contextmanager

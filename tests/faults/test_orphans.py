@@ -24,7 +24,7 @@ from dataprep.jobs.workspace import Workspace
 from dataprep.sinks import ShardName
 from dataprep_pipelines.failures import FailureLog
 from dataprep_pipelines.run import Launcher
-from dataprep_pipelines.runners import Engine, Parallelism
+from dataprep_pipelines.runners import Engine, Parallelism, Round
 from dataprep_pipelines.runners.local import LocalEngine
 from dataprep_pipelines.tasks import task_file
 from dataprep_pipelines.write import WriteShard
@@ -98,7 +98,7 @@ def work_as_orphan(job: Job, lease: object) -> None:
     with task_file(orphan, orphan.lease, None, "write") as spec:
         work = WriteShard(spec, Parallelism(), failures)
         engine = LocalEngine(Engine(1))
-        engine.run([SHARD], work, Parallelism(), watch=lambda: None, failures=failures)
+        engine.run(Round([SHARD], work, Parallelism(), lambda: None, failures))
 
 
 @pytest.mark.parametrize("swept", [True, False], ids=["swept", "late"])

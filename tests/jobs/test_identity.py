@@ -9,11 +9,13 @@ from msgspec.structs import replace
 
 from dataprep.errors import DatasetError
 from dataprep.images import Recipe
-from dataprep.jobs.identity import check_identity, store_identity
+from dataprep.jobs.identity import check_identity
 from dataprep.jobs.workspace import Workspace
 from dataprep.sealed.set import examples_of
 from dataprep.sinks import DatasetInfo
+from dataprep.system.state_files import write_state
 from dataprep_schemas.manifest import Identity, Input, SinkConfig, Unmatched
+from dataprep_schemas.state import StoredJob
 
 IDENTITY = Identity(
     dataset="folder",
@@ -38,7 +40,7 @@ UNITS = {"train-a": "1", "train-b": "2"}
 def begun(workspace: Workspace) -> Workspace:
     """Something is finished here."""
     assert check_identity(workspace, IDENTITY, UNITS)
-    store_identity(workspace, IDENTITY, UNITS)
+    write_state(workspace.job, StoredJob(IDENTITY, UNITS))
     (workspace.commits / "train-00000-of-00004.json").write_text("{}")
     return workspace
 
@@ -64,7 +66,8 @@ def test_what_differs_is_said(begun: Workspace, change: dict[str, Any], message:
 
 
 def test_other_versions_are_no_resuming(begun: Workspace) -> None:
-    store_identity(begun, replace(IDENTITY, versions={"dataprep": "0.1.0", "lmdb": "1.7"}), UNITS)
+    earlier = replace(IDENTITY, versions={"dataprep": "0.1.0", "lmdb": "1.7"})
+    write_state(begun.job, StoredJob(earlier, UNITS))
     later = replace(IDENTITY, versions={"dataprep": "0.2.0", "lmdb": "1.7"})
     with pytest.raises(
         DatasetError,

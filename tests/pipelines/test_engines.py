@@ -15,7 +15,7 @@ import pytest
 from dataprep.cli.signals import resumable
 from dataprep.errors import PipelineError, StoppedError, UsageError
 from dataprep.sinks import ShardName
-from dataprep_pipelines.runners import STOP, Engine, Parallelism
+from dataprep_pipelines.runners import STOP, Engine, Parallelism, Round
 from dataprep_pipelines.runners.local import (
     LARGE,
     LocalEngine,
@@ -59,7 +59,7 @@ class Told:
 
 
 def run(work: Work, *, watch: Callable[[], None]) -> None:
-    LocalEngine(Engine(1)).run([1], work, Parallelism(), watch=watch, failures=Told())  # type: ignore[arg-type]
+    LocalEngine(Engine(1)).run(Round([1], work, Parallelism(), watch, Told()))  # type: ignore[arg-type]
 
 
 def lose_the_terminal() -> None:

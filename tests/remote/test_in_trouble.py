@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import random
 import re
-import signal
+import shutil
 import subprocess
 import sys
 import threading
@@ -171,37 +171,43 @@ def test_a_profile_that_is_written_anew_in_mid_run_is_read_anew(
 
 
 @pytest.mark.thorough
-def test_kills_in_trouble_leave_nothing_wrong(truth: Truth, out: Path, tmp_path: Path) -> None:
-    fill(truth, out)
-    expected, draw = contents(out), random.Random(0)
-    jobs = {
-        "stage": ["-m", "dataprep", "stage", _ADDRESS, "--to", str(tmp_path / "stage")],
-        "open": ["-c", _READ, _ADDRESS, str(tmp_path / "open")],
+@pytest.mark.parametrize("job", ["push", "stage", "open"])
+def test_kills_in_trouble_leave_nothing_wrong(
+    job: str, truth: Truth, out: Path, tmp_path: Path
+) -> None:
+    expected, draw = contents(out), random.Random(job)
+    place, children = tmp_path / "place", list[psutil.Process]()
+    words = {
         "push": ["-m", "dataprep", "push", str(out), "s3://bucket/sets/two"],
+        "stage": ["-m", "dataprep", "stage", _ADDRESS, "--to", str(place)],
+        "open": ["-c", _READ, _ADDRESS, str(place)],
     }
-    children: list[psutil.Process] = []
-    for number in range(10):
-        truth.set(Faults(number, 0.2, _TROUBLE, seconds=0.2))
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        running = [subprocess.Popen([sys.executable, *words], **quiet) for words in jobs.values()]
-        for process in running:
-            time.sleep(draw.uniform(0.1, 0.8))
+    command, killed = [sys.executable, *words[job]], 0
+    for number in range(12):
+        if number % 4 == 0:  # what was there has been completed
+            truth.ask("DELETE", "-/objects")
+            shutil.rmtree(place, ignore_errors=True)
+            fill(truth, out)
+        last = number % 4 == 3
+        truth.set(Faults() if last else Faults(number, 0.2, _TROUBLE, seconds=0.2))
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        requests = 1000 if last else draw.randint(1, 12)
+        while process.poll() is None and len(truth.log()) < requests:
+            time.sleep(0.005)
+        if process.poll() is None:
             children += psutil.Process(process.pid).children(recursive=True)
-            process.send_signal(signal.SIGKILL)
-        for process in running:
-            process.wait()
-        for name in ("stage", "open"):
-            check(tmp_path / name, expected)
-    truth.set(Faults())
-    for words in jobs.values():
-        subprocess.run([sys.executable, *words], check=True, timeout=120)
-    assert contents(tmp_path / "stage") == expected
-    assert list((tmp_path / "open").rglob("*.partial")) == []
-    check(tmp_path / "open", expected)
-    for path, data in expected.items():
-        assert truth.ask("GET", f"bucket/sets/two/{path}") == data
-    assert children  # which make requests
+            process.kill()
+            killed += 1
+        assert process.wait() == 0 or not last
+        check(place, expected)
+    assert killed > 5
+    assert (job == "open") <= bool(children)
     assert psutil.wait_procs(children, timeout=20)[1] == []
+    if job == "push":
+        assert {path: truth.ask("GET", f"bucket/sets/two/{path}") for path in expected} == expected
+    if job == "stage":
+        assert contents(place) == expected
+    assert list(place.rglob("*.partial")) == []
 
 
 def check(place: Path, expected: Mapping[str, bytes]) -> None:

@@ -62,7 +62,7 @@ def test_the_map_grows_several_times_and_the_file_is_dense(
     writer = sink.open(paths, info)
     for one in examples:
         writer.write(one)
-        sizes.append(writer._database._map_size)  # type: ignore[attr-defined]
+        sizes.append(writer._map_size)  # type: ignore[attr-defined]
     writer.close()
     assert len(set(sizes)) >= (3 if not info.size else 1)
     with sink.reader(paths, info) as reader:

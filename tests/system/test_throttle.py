@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataprep.archives import reading
+from dataprep.archives import open_files
 from dataprep.cli.signals import resumable
 from dataprep.errors import StagingError, StoppedError
 from dataprep.jobs import build_directory, shard
@@ -177,7 +177,7 @@ def test_every_image_is_read_and_written_and_paid_for_once(
     cli: Cli, tiny: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: Recorder
 ) -> None:
     read = Recorder()
-    monkeypatch.setattr(reading, "pay", read.take)
+    monkeypatch.setattr(open_files, "pay", read.take)
     assert cli(*tiny.command(tmp_path / "out", "--workers", 2)).code == 0
     images = sorted(path.stat().st_size for path in tiny.raw.path.rglob("*.JPEG"))
     assert sorted(written.paid) == images

@@ -22,7 +22,7 @@ import queue
 import secrets
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -33,6 +33,7 @@ from distributed import Client, Future, get_worker
 from distributed.comm import connect
 from distributed.scheduler import KilledWorker
 from distributed.security import Security
+from typing_extensions import override
 
 from dataprep.errors import PipelineError
 from dataprep.sinks import ShardName
@@ -40,7 +41,7 @@ from dataprep.system.messages import counted
 from dataprep.system.regular_files import read_regular
 from dataprep_pipelines.failures import RESUME, FailureLog, QuietLauncherError, line_of
 from dataprep_pipelines.runners.dask_slurm import slurm_cluster
-from dataprep_pipelines.runners.engine import Engine, Parallelism, RunningEngine
+from dataprep_pipelines.runners.engine import Engine, Parallelism, Round, RunningEngine
 from dataprep_pipelines.tasks import CannotWorkError, Work
 from dataprep_pipelines.worker import DEBUG
 
@@ -142,30 +143,17 @@ class DaskEngine(RunningEngine):
         """Rarer where workers are many: a metadata server should not pay for them."""
         return min(max(len(self._able) / _LOOKS_A_SECOND, 2.0), _LONGEST_LOOK)
 
-    def parallelism(
-        self,
-        shards: int,
-        *,
-        images: int,
-        small: bool,  # noqa: ARG002  # Dask's start is paid
-    ) -> Parallelism:
+    @override
+    def parallelism(self, shards: int, *, images: int, small: bool) -> Parallelism:
         """One shard a thread of a worker; where threads are left over, they help."""
         few = bool(images) and shards < self._threads
         helpers = max(self._able.values(), default=1) if few else 0
         return Parallelism(self._threads, helpers=helpers, pause=_PAUSE_SECONDS)
 
-    def run(
-        self,
-        elements: Sequence[Any],
-        work: Work,
-        parallelism: Parallelism,  # noqa: ARG002  # workers come and go
-        *,
-        watch: Callable[[], None],
-        failures: FailureLog,
-    ) -> None:
+    def run(self, task: Round) -> None:
         """Submit a task a thread, and the next ones as they end, however they end."""
-        function = pickle.dumps(work)
-        waiting = deque(elements)
+        function = pickle.dumps(task.work)
+        waiting = deque(task.elements)
         open_: dict[str, tuple[Any, Future]] = {}
         ended: queue.SimpleQueue[Future] = queue.SimpleQueue()
         try:
@@ -180,11 +168,11 @@ class DaskEngine(RunningEngine):
                     # The scheduler forgets what nobody holds; a worker that dies later takes
                     # nothing along.
                     element, _ = open_.pop(future.key)
-                    if self._is_to_be_done_again(future, element, failures):
+                    if self._is_to_be_done_again(future, element, task.failures):
                         waiting.appendleft(element)
-                watch()
+                task.watch()
         except BaseException:
-            failures.stop()
+            task.failures.stop()
             with suppress(Exception):  # whatever a lost cluster says to that
                 self._client.cancel([future for _, future in open_.values()])
             raise

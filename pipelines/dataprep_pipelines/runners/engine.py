@@ -72,7 +72,6 @@ class Parallelism:
         shards: written at the same time by a worker, each by a thread of its own.
         committed: shards that a worker flushes and commits meanwhile, in further threads.
         helpers: threads or processes that only convert images; 0 for none.
-        helper_processes: whether the helpers are processes.
         without_beam: whether it is done without Beam: a scan, or so little that it is done by the
             time Beam would be imported.
         pause: seconds to wait after a shard failed. A machine that fails fast would otherwise
@@ -91,6 +90,24 @@ class Parallelism:
     def at_once(self) -> int:
         """How many shards are not committed at the same time, all workers together."""
         return self.processes * (self.shards + self.committed)
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What an engine is to do.
+
+    Attributes:
+        elements: what there is to do; nothing larger than a shard's name crosses Beam.
+        watch: progress; may raise, which stops the run.
+        failures: told when the run is to be stopped, so that workers elsewhere learn of it, and
+            what a worker could not tell.
+    """
+
+    elements: Sequence[Any]
+    work: Work
+    parallelism: Parallelism
+    watch: Callable[[], None]
+    failures: FailureLog
 
 
 class RunningEngine(ABC):
@@ -115,23 +132,8 @@ class RunningEngine(ABC):
         """Start what takes a while to start, while something else goes on."""
 
     @abstractmethod
-    def run(
-        self,
-        elements: Sequence[Any],
-        work: Work,
-        parallelism: Parallelism,
-        *,
-        watch: Callable[[], None],
-        failures: FailureLog,
-    ) -> None:
+    def run(self, task: Round) -> None:
         """Process all elements, and call ``watch`` about four times a second meanwhile.
-
-        Args:
-            elements: what there is to do; nothing larger than a shard's name crosses Beam.
-            work: what is done with them.
-            watch: progress; may raise, which stops the run.
-            failures: told when the run is to be stopped, so that workers elsewhere learn of it,
-                and what a worker could not tell.
 
         Raises:
             DataprepError: the engine itself failed, or told what a worker could not write down.
@@ -146,41 +148,31 @@ class BeamEngine(RunningEngine):
 
     @abstractmethod
     def graph(
-        self, elements: Sequence[Any], parallelism: Parallelism
+        self, elements: Sequence[Any]
     ) -> AbstractContextManager[tuple[beam.Pipeline, Sequence[Any]]]:
         """An empty pipeline of the runner, and what to create in it."""
 
-    def run(
-        self,
-        elements: Sequence[Any],
-        work: Work,
-        parallelism: Parallelism,
-        *,
-        watch: Callable[[], None],
-        failures: FailureLog,
-    ) -> None:
+    def run(self, task: Round) -> None:
         """Run the graph in a thread, since Beam blocks; this one watches, and takes signals."""
         # Imported here so that neither `dataprep --help` nor a small job loads Beam.
         import apache_beam as beam
 
         from dataprep_pipelines.transform import Do
 
-        with self.graph(elements, parallelism) as (pipeline, created):
+        with self.graph(task.elements) as (pipeline, created):
             # Made for other languages' transforms. Who is killed could not remove it.
             with suppress(OSError):
                 Path(pipeline.local_tempdir).rmdir()
             with _without_cell_labels():
-                _ = pipeline | beam.Create(created) | beam.ParDo(Do(work))
-            watched(lambda: pipeline.run().wait_until_finish(), watch, failures)
+                _ = pipeline | beam.Create(created) | beam.ParDo(Do(task.work))
+            watched(lambda: pipeline.run().wait_until_finish(), task)
 
 
-def watched(run: Callable[[], object], watch: Callable[[], None], failures: FailureLog) -> None:
+def watched(run: Callable[[], object], task: Round) -> None:
     """Run something in a thread that may take long, while this one watches, and takes signals.
 
     Args:
         run: what takes long; it ends soon after `STOP` is set.
-        watch: called about four times a second; may raise, which stops the run.
-        failures: told when the run is to be stopped.
 
     Raises:
         DataprepError: it failed.
@@ -203,12 +195,12 @@ def watched(run: Callable[[], object], watch: Callable[[], None], failures: Fail
     finished = False
     try:
         while not done.wait(_WATCH_SECONDS):
-            watch()
+            task.watch()
         finished = not raised
     finally:
         if not finished:
             STOP.set()
-            failures.stop()
+            task.failures.stop()
             done.wait(_STOP_SECONDS)
     if raised:
         raise engine_error(raised[0]) from raised[0]

@@ -10,7 +10,7 @@ import fcntl
 import math
 import os
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import override
 
 from dataprep.system.throttle import divide
-from dataprep_pipelines.failures import FailureLog, worker_died
-from dataprep_pipelines.runners.engine import BeamEngine, Engine, Parallelism, watched
+from dataprep_pipelines.failures import worker_died
+from dataprep_pipelines.runners.engine import BeamEngine, Engine, Parallelism, Round, watched
 from dataprep_pipelines.tasks import Work
 from dataprep_pipelines.worker import HelperProcesses
 
@@ -68,29 +68,22 @@ class LocalEngine(BeamEngine):
         if parallelism.processes > 1:
             self._helpers(parallelism.processes).start("dataprep_pipelines.write")
 
-    def run(
-        self,
-        elements: Sequence[Any],
-        work: Work,
-        parallelism: Parallelism,
-        *,
-        watch: Callable[[], None],
-        failures: FailureLog,
-    ) -> None:
+    def run(self, task: Round) -> None:
         """Hand the elements to this process, or to several; by Beam unless that is too slow."""
+        parallelism = task.parallelism
         if parallelism.processes > 1:
-            work = InProcesses(work, self._helpers(parallelism.processes))
+            task = replace(task, work=InProcesses(task.work, self._helpers(parallelism.processes)))
         else:
             self.close()  # this process has the whole of --io_limit again
         if not parallelism.without_beam:
-            super().run(elements, work, parallelism, watch=watch, failures=failures)
+            super().run(task)
             return
 
         def do() -> None:
-            with work_queue(elements) as queue:
-                work.run(queue)
+            with work_queue(task.elements) as queue:
+                task.work.run(queue)
 
-        watched(do, watch, failures)
+        watched(do, task)
 
     def close(self) -> None:
         """End the processes."""
@@ -109,11 +102,7 @@ class LocalEngine(BeamEngine):
         return self._pool
 
     @contextmanager
-    def graph(
-        self,
-        elements: Sequence[Any],
-        parallelism: Parallelism,  # noqa: ARG002  # its work's
-    ) -> Iterator[tuple[beam.Pipeline, Sequence[Any]]]:
+    def graph(self, elements: Sequence[Any]) -> Iterator[tuple[beam.Pipeline, Sequence[Any]]]:
         """One queue of all there is: Beam would divide the elements in advance."""
         import apache_beam as beam
         from apache_beam.options.pipeline_options import PipelineOptions
@@ -125,12 +114,7 @@ class LocalEngine(BeamEngine):
 
 
 class InProcesses(Work):
-    """Work that processes of this machine share, each taking from the queue what nobody else has.
-
-    Args:
-        work: what each of them does.
-        pool: the processes.
-    """
+    """Work that processes of this machine share: each takes from the queue what nobody else has."""
 
     def __init__(self, work: Work, pool: HelperProcesses) -> None:
         self._work = work
@@ -184,7 +168,6 @@ class WorkQueue:
     Attributes:
         path: where the launcher has that file open.
         name: of the file; the launcher's number may be another process's by then.
-        elements: all there are.
     """
 
     path: str

@@ -15,6 +15,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from typing_extensions import override
+
 from dataprep.errors import UsageError
 from dataprep.system.messages import sized
 from dataprep_pipelines.failures import line_of
@@ -66,24 +68,15 @@ def started(engine: Engine, logs: Path, report: Callable[[str], None]) -> Iterat
 class NamedEngine(BeamEngine):
     """One of Beam's runners; how its workers divide the elements is its own affair."""
 
-    def parallelism(
-        self,
-        shards: int,  # noqa: ARG002  # how many at a time is its own affair
-        *,
-        images: int,
-        small: bool,  # noqa: ARG002
-    ) -> Parallelism:
+    @override
+    def parallelism(self, shards: int, *, images: int, small: bool) -> Parallelism:
         """A shard at a time in each worker, with ``workers`` threads for its images."""
         workers = self._engine.workers
         helpers = workers if images and workers > 1 else 0
         return Parallelism(helpers=helpers, pause=_PAUSE_SECONDS)
 
     @contextmanager
-    def graph(
-        self,
-        elements: Sequence[Any],
-        parallelism: Parallelism,  # noqa: ARG002  # its own
-    ) -> Iterator[tuple[beam.Pipeline, Sequence[Any]]]:
+    def graph(self, elements: Sequence[Any]) -> Iterator[tuple[beam.Pipeline, Sequence[Any]]]:
         """A graph of an element each."""
         import apache_beam as beam
         from apache_beam.options.pipeline_options import PipelineOptions
