@@ -191,7 +191,7 @@ def test_kills_in_trouble_leave_nothing_wrong(
         last = number % 4 == 3
         truth.set(Faults() if last else Faults(number, 0.2, _TROUBLE, seconds=0.2))
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        requests = 1000 if last else draw.randint(1, 12)
+        requests = 1000 if last else draw.randint(1, 8)
         while process.poll() is None and len(truth.log()) < requests:
             time.sleep(0.005)
         if process.poll() is None:
@@ -200,7 +200,7 @@ def test_kills_in_trouble_leave_nothing_wrong(
             killed += 1
         assert process.wait() == 0 or not last
         check(place, expected)
-    assert killed > 5
+    assert killed >= 3  # others were faster, or failed
     assert (job == "open") <= bool(children)
     assert psutil.wait_procs(children, timeout=20)[1] == []
     if job == "push":
