@@ -213,5 +213,5 @@ def test_kills_in_trouble_leave_nothing_wrong(
 def check(place: Path, expected: Mapping[str, bytes]) -> None:
     """Whatever has the name of a file of the set is that file."""
     for name, data in expected.items():
-        for path in (place / name, *place.glob(f"*/{name}")):  # a copy, or a cache
+        for path in (place / name, *place.glob(f"{'?' * 32}/{name}")):  # or in a cache
             assert not path.exists() or path.read_bytes() == data, path
