@@ -6,14 +6,20 @@ DEMO ?= demo
 
 MXNET := $(VENV)-mxnet
 PEERS := $(VENV)-peers
-TOOLS := datasets litdata mds mxnet spdl tfds webdataset
+TOOLS := datasets litdata mds mxnet s3fs spdl tfds webdataset
+AZURITE := $(VENV)-azurite
 PANDAS := $(VENV)-pandas2 $(VENV)-pandas3
 BESIDE := $(VENV)-beside
 # What is left is taken over: the last tests are the longest.
 PARALLEL := --numprocesses auto --maxprocesses 4 --dist worksteal
+# Where those are that cannot be beside the others.
+ELSEWHERE = $(if $(wildcard $(MXNET)/.ready),DATAPREP_MXNET_PYTHON=$(abspath $(MXNET)/bin/python)) \
+  $(if $(wildcard $(VENV)-mds/bin/python),DATAPREP_MDS_PYTHON=$(abspath $(VENV)-mds/bin/python)) \
+  $(if $(wildcard $(PEERS)/s3fs/.ready),DATAPREP_S3FS_PYTHON=$(abspath $(PEERS)/s3fs/bin/python)) \
+  $(if $(wildcard $(AZURITE)/.ready),DATAPREP_AZURITE=$(abspath $(AZURITE)/node_modules/.bin/azurite-blob))
 EVERYDAY := -m "not thorough and not container" $(PARALLEL)
 
-.PHONY: demo test test-all test-lowest test-pre test-container readers test-example check fuzz simulate docs dist setup bench peers clean
+.PHONY: demo test test-all test-lowest test-pre test-remote test-container buckets readers test-example check fuzz simulate docs dist setup bench peers clean
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -43,9 +49,18 @@ test: setup
 # Also sweeps, every kill, and what reads our files with other people's readers or needs MPI, Dask or
 # Slurm: without `make readers`, or where the daemons are not installed, those skip and say so.
 test-all: setup
-	$(if $(wildcard $(MXNET)/.ready),DATAPREP_MXNET_PYTHON=$(abspath $(MXNET)/bin/python)) \
-	$(if $(wildcard $(VENV)-mds/bin/python),DATAPREP_MDS_PYTHON=$(abspath $(VENV)-mds/bin/python)) \
-	$(BIN)/python -m pytest -m "not container" $(PARALLEL)
+	$(ELSEWHERE) $(BIN)/python -m pytest -m "not container" $(PARALLEL)
+
+# Buckets: moto's S3, azurite's Azure (which wants Node.js), clients of others, and servers that misbehave.
+test-remote: setup buckets
+	$(BIN)/python -m pip install --quiet --editable ".[remote]" --group remote
+	$(ELSEWHERE) $(BIN)/python -m pytest tests/remote $(PARALLEL)
+
+buckets: $(PEERS)/s3fs/.ready $(if $(shell command -v npm 2>/dev/null),$(AZURITE)/.ready)
+
+$(AZURITE)/.ready:
+	npm install --silent --no-fund --no-audit --prefix $(@D) azurite@3
+	touch $@
 
 # With the oldest versions that pyproject.toml promises to work with and that have wheels for this
 # Python, or with pre-releases of everything, as CI does every night.
@@ -60,7 +75,7 @@ test-lowest test-pre: test-%: setup
 
 # Those readers, 3 GB or more, MPI and Dask. MXNet 1.9.1 wants a numpy older than anybody else's, and
 # notebooks are tried with both versions of pandas.
-readers: setup $(MXNET)/.ready $(PANDAS:=/.ready) $(BESIDE)/.ready
+readers: setup buckets $(MXNET)/.ready $(PANDAS:=/.ready) $(BESIDE)/.ready
 	$(BIN)/python -m pip install --quiet \
 	  --editable ".[tensorflow,dali,webdataset,arrayrecord,huggingface,mpi,dask,remote,report]" \
 	  --group trainers --group mpi --group catalogues --group remote
@@ -129,6 +144,7 @@ $(PEERS)/datasets/.ready: NEEDS := datasets pillow
 $(PEERS)/litdata/.ready: NEEDS := litdata pillow simplejpeg
 $(PEERS)/mds/.ready: NEEDS := mosaicml-streaming pillow simplejpeg
 $(PEERS)/mxnet/.ready: NEEDS := mxnet==1.9.1 numpy==1.23.5 opencv-python-headless==4.8.1.78
+$(PEERS)/s3fs/.ready: NEEDS := s3fs
 $(PEERS)/spdl/.ready: NEEDS := spdl torch numpy pillow simplejpeg
 $(PEERS)/tfds/.ready: NEEDS := tensorflow-datasets tensorflow-cpu importlib_resources pillow
 $(PEERS)/webdataset/.ready: NEEDS := webdataset pillow
@@ -139,4 +155,4 @@ $(PEERS)/%/.ready:
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(MXNET) $(PEERS) $(VENV)-lowest $(VENV)-pre $(PANDAS) $(BESIDE) $(VENV)-mds $(VENV)-newest $(DEMO) dist site
+	rm -rf $(VENV) $(AZURITE) $(MXNET) $(PEERS) $(VENV)-lowest $(VENV)-pre $(PANDAS) $(BESIDE) $(VENV)-mds $(VENV)-newest $(DEMO) dist site

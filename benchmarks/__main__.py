@@ -23,6 +23,7 @@ from benchmarks import (
     prepare,
     radiographs,
     reading,
+    remote,
     review,
     scan,
     shards,
@@ -43,6 +44,7 @@ QUESTIONS: dict[str, Callable[[Setting], Sequence[Row | Sheet]]] = {
     "memory": memory.measure,
     "reading": reading.measure,
     "staging": staging.measure,
+    "remote": remote.measure,
     "engines": engines.measure,
     "review": review.measure,
 }

@@ -28,7 +28,7 @@ _LIBRARIES = (
     *("dataprep-shards", "apache-beam", "numpy", "pillow", "cykooz-resizer", "simplejpeg"),
     *("google-crc32c", "lmdb", "h5py", "webdataset", "torch", "array-record", "grain", "datasets"),
     *("litdata", "tensorflow-cpu", "tensorflow", "distributed", "mxnet", "opencv-python-headless"),
-    *("mosaicml-streaming", "tensorflow-datasets", "xxhash"),
+    *("mosaicml-streaming", "tensorflow-datasets", "xxhash", "obstore", "boto3", "s3fs"),
 )
 _VERSIONS = """
 import platform, sys

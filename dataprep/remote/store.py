@@ -434,8 +434,8 @@ def _profile(scheme: str) -> dict[str, Any]:
         from obstore.auth.boto3 import Boto3CredentialProvider
     except ModuleNotFoundError as error:
         raise UsageError(
-            "profiles of AWS need boto3: pip install boto3, or set AWS_ACCESS_KEY_ID and "
-            "AWS_SECRET_ACCESS_KEY"
+            "profiles of AWS need boto3: pip install 'dataprep-shards[remote]', or set "
+            "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
         ) from error
     try:
         session = boto3.Session()

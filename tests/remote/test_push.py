@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import os
 import signal
 import subprocess
 import sys
@@ -65,6 +67,25 @@ def test_all_of_it_is_there_and_nothing_else(bucket: Any, out: Path) -> None:
     assert (planned.uploaded, done.uploaded, done.files) == (8, 8, 8)
     again = dataprep.push(out, address)
     assert (again.uploaded, again.uploaded_bytes) == (0, 0)
+
+
+_S3FS = """
+import hashlib, json, s3fs, sys
+bucket = s3fs.S3FileSystem(endpoint_url=sys.argv[1])
+read = {path: bucket.cat_file(path) for path in bucket.find(sys.argv[2])}
+print(json.dumps({path: hashlib.sha256(data).hexdigest() for path, data in read.items()}))
+"""
+
+
+def test_s3fs_reads_the_same(bucket: Any, out: Path) -> None:
+    python = os.environ.get("DATAPREP_S3FS_PYTHON")
+    if python is None:
+        pytest.skip("set DATAPREP_S3FS_PYTHON to a Python that has s3fs: make readers")
+    dataprep.push(out, f"s3://{bucket.name}/sets/one")
+    place = f"{bucket.name}/sets/one"
+    read = subprocess.check_output([python, "-c", _S3FS, server_of(bucket), place], text=True)
+    found = {path.removeprefix(f"{place}/"): sha256 for path, sha256 in json.loads(read).items()}
+    assert found == expected(out)
 
 
 def test_what_is_missing_or_of_another_content_is_uploaded(bucket: Any, out: Path) -> None:
