@@ -59,8 +59,8 @@ test-remote: setup buckets
 buckets: $(PEERS)/s3fs/.ready $(if $(shell command -v npm 2>/dev/null),$(AZURITE)/.ready)
 
 $(AZURITE)/.ready:
-	npm install --silent --no-fund --no-audit --prefix $(@D) azurite@3
-	touch $@
+	npm install --silent --no-fund --no-audit --prefix $(@D) azurite@3 && touch $@ \
+	  || echo "azurite cannot be had from npm here: its tests skip"
 
 # With the oldest versions that pyproject.toml promises to work with and that have wheels for this
 # Python, or with pre-releases of everything, as CI does every night.

@@ -26,6 +26,11 @@ from dataprep_schemas.manifest import File, Manifest, RecordsFile
 
 _AT_ONCE: Final = 8  # files
 _PIECE: Final = 1 << 20
+_CLAIM: Final = ".dataprep-push"  # says whose files are on their way
+_MEANWHILE: Final = (
+    f"{{}}: somebody else put another {NAME} there meanwhile; what is there now is theirs: push to "
+    "another place, or run the same command again"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +111,8 @@ def push(
         found = Pushed(address, len(files) + 2, size, *counts, dry_run)
         if dry_run:
             return found
+        if missing or not whole:
+            _claim(store, data, there, overwrite=overwrite)
         begin(total)
         stop = threading.Event()
         shards = [file for file in missing if file is not table]
@@ -121,18 +128,40 @@ def push(
     elif table in missing:
         _upload(store, out, table, advance, threading.Event())
     if not whole and not store.commit(NAME, data, _sha256(data), there):
-        raise DatasetError(
-            f"{address}: somebody else put another {NAME} there meanwhile; what is there now is "
-            "theirs: push to another place, or run the same command again"
-        )
+        raise DatasetError(_MEANWHILE.format(store))
     if table in missing and theirs is not None:
         _upload(store, out, table, advance, threading.Event())
-    store.delete(others)
+    store.delete([*others, _CLAIM])
     return found
 
 
+def _claim(store: Store, data: bytes, there: RemoteObject | None, *, overwrite: bool) -> None:
+    """Be the only one who puts files there, until the manifest is there or another one replaces it.
+
+    Args:
+        data: the manifest that will be there.
+        there: the one that was found.
+
+    Raises:
+        DatasetError: another data set is on its way there, or has come meanwhile.
+    """
+    ours, before = _sha256(data).encode(), store.find(_CLAIM)
+    theirs = store.read(_CLAIM) if before is not None else None
+    done = there is not None and there.sha256.encode() == theirs  # and killed before it was deleted
+    if theirs not in (None, ours) and not (done or overwrite):
+        raise DatasetError(
+            f"{store}: a push of another data set has begun there and has not ended; run that one "
+            "again, push to another place, or replace what is there with --overwrite"
+        )
+    if theirs != ours and not store.commit(_CLAIM, ours, _sha256(ours), before):
+        raise DatasetError(f"{store}: somebody else began to push there; push to another place")
+    if store.find(NAME) != there:
+        store.delete([_CLAIM])
+        raise DatasetError(_MEANWHILE.format(store))
+
+
 def _others(store: Store, files: Sequence[File | RecordsFile]) -> list[str]:
-    named = {NAME, TABLE, *(file.path for file in files)}
+    named = {NAME, TABLE, _CLAIM, *(file.path for file in files)}
     return sorted(path for path, _ in store.list() if path not in named)
 
 

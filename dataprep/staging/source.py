@@ -203,6 +203,9 @@ def open_source(
     return SourceReader(source, file, scattered=scattered)
 
 
+_REQUEST = 1 << 23  # bytes
+
+
 class RemoteReader:
     """The same of an object in a bucket, some of whose ranges are under way ahead.
 
@@ -217,28 +220,31 @@ class RemoteReader:
         self._ahead: Iterator[memoryview] | None = None
 
     def pieces(self, largest: int) -> Iterator[tuple[int, int]]:
-        """See `SourceReader.pieces`; they must be read in this order."""
-        size = self._file.bytes
+        """See `SourceReader.pieces`; larger ones, to be read in this order."""
+        size, largest = self._file.bytes, max(largest, _REQUEST)
         if not self._scattered and size > largest:
             self._ahead = self._store.pieces(self._path, size, largest)
         return ((offset, min(largest, size - offset)) for offset in range(0, size, largest))
 
     def read(self, offset: int, view: memoryview) -> memoryview:
-        """See `SourceReader.read`.
+        """The bytes that begin there; of scattered chunks in the view, of others what came.
 
         Raises:
             StagingError: there is no such object.
             RemoteError: the bucket does not answer, or refuses.
         """
         try:
-            if self._ahead is None:
-                view[:] = self._store.read_range(self._path, offset, len(view))
-            else:
-                view[:] = next(self._ahead)
+            if self._ahead is not None:
+                return next(self._ahead)
+            size = len(view) if self._scattered else self._file.bytes - offset
+            found = self._store.read_range(self._path, offset, size)
         except FileNotFoundError as error:
             raise StagingError(
                 f"{self._store}/{printable(self._file.path)} is missing; push the data set again"
             ) from error
+        if not self._scattered:
+            return found
+        view[:] = found
         return view
 
     def check_unchanged(self) -> None:

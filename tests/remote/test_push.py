@@ -144,7 +144,8 @@ def test_who_is_sooner_wins(bucket: Any, out: Path, monkeypatch: pytest.MonkeyPa
     commit = Store.commit
 
     def late(store: Store, path: str, *rest: Any) -> bool:
-        bucket.Object(f"sets/one/{path}").put(Body=b"{}")
+        if path == "manifest.json":
+            bucket.Object(f"sets/one/{path}").put(Body=b"{}")
         return commit(store, path, *rest)
 
     monkeypatch.setattr(Store, "commit", late)
@@ -292,3 +293,30 @@ def test_profiles_are_read_and_read_again(
 def test_the_hub_has_its_own_program(out: Path) -> None:
     with pytest.raises(UsageError, match="hf upload ORG/NAME OUT --repo-type dataset"):
         dataprep.push(out, "hf://datasets/a/b")
+
+
+def test_two_other_sets_do_not_mix(bucket: Any, out: Path, tmp_path: Path) -> None:
+    from dataprep.remote.store import Store
+
+    address, other = f"s3://{bucket.name}/sets/one", tmp_path / "other"
+    dataprep.prepare(
+        "folder", raw_data_dir=tmp_path / "raw", local_scratch_dir=other, seed=1, num_shards=3
+    )
+    put = Store.put
+
+    def killed(store: Store, path: str, *rest: Any) -> None:
+        if "00002" in path:
+            raise RemoteError("killed")
+        put(store, path, *rest)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Store, "put", killed)
+        with pytest.raises(RemoteError, match="killed"):
+            dataprep.push(out, address)
+    with pytest.raises(DatasetError, match="a push of another data set has begun there"):
+        dataprep.push(other, address)
+    dataprep.push(out, address)
+    assert there(bucket) == expected(out)
+    dataprep.push(other, address, overwrite=True)
+    assert expected(other).items() <= there(bucket).items()
+    assert ".dataprep-push" not in there(bucket)
