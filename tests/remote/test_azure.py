@@ -67,7 +67,8 @@ def test_who_is_sooner_wins(container: Any, out: Path, monkeypatch: pytest.Monke
     commit = Store.commit
 
     def late(store: Store, path: str, *rest: Any) -> bool:
-        container.upload_blob(f"sets/one/{path}", b"{}")
+        if path == "manifest.json":
+            container.upload_blob(f"sets/one/{path}", b"{}")
         return commit(store, path, *rest)
 
     monkeypatch.setattr(Store, "commit", late)
