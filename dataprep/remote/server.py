@@ -10,7 +10,13 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
-from multiprocessing.connection import Connection, Listener
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import (
+    Connection,
+    Listener,
+    answer_challenge,
+    deliver_challenge,
+)
 from typing import Any, Final
 
 from dataprep.remote.cache import MANIFEST, fetch, fill, look
@@ -30,22 +36,31 @@ def serve(answers: dict[str, _Answer]) -> None:
         answers: by the kind of request; given the words of one, and the store, as ``store``.
     """
     key, place = sys.stdin.readline().strip().encode(), secrets.token_hex(16)
-    with Listener(
-        socket_address(place), family="AF_UNIX", backlog=_BACKLOG, authkey=key
-    ) as listener:
+    with Listener(socket_address(place), family="AF_UNIX", backlog=_BACKLOG) as listener:
         print(place, flush=True)  # noqa: T201  # for its starter
-        threading.Thread(target=_accept, args=(listener, answers), daemon=True).start()
+        threading.Thread(target=_accept, args=(listener, key, answers), daemon=True).start()
         sys.stdin.read()
     os._exit(0)  # nobody waits for what is under way
 
 
-def _accept(listener: Listener, answers: dict[str, _Answer]) -> None:
+def _accept(listener: Listener, key: bytes, answers: dict[str, _Answer]) -> None:
     while True:
         try:
             connection = listener.accept()
-        except Exception:  # noqa: BLE001, S112  # somebody without the key, or who has gone
+        except OSError:  # somebody who has gone
             continue
-        threading.Thread(target=_answer, args=(connection, answers), daemon=True).start()
+        threading.Thread(target=_greet, args=(connection, key, answers), daemon=True).start()
+
+
+def _greet(connection: Connection, key: bytes, answers: dict[str, _Answer]) -> None:
+    """Answer who proves to know the key; in a thread, as another user may come and say nothing."""
+    with connection:
+        try:
+            deliver_challenge(connection, key)
+            answer_challenge(connection, key)
+        except (OSError, EOFError, AuthenticationError):
+            return
+        _answer(connection, answers)
 
 
 def _answer(connection: Connection, answers: dict[str, _Answer]) -> None:

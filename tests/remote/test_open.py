@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 import time
-from multiprocessing import get_context
+from multiprocessing import AuthenticationError, get_context
+from multiprocessing.connection import Client
 from pathlib import Path
 from typing import Any
 
@@ -224,3 +226,21 @@ def test_verify_names_what_is_bad_in_the_bucket(
     assert (result.code, f"bad: {first}: is missing" in result.out) == (1, True), result
     assert f"bad: {second}: its SHA-256 is not the manifest's" in result.out
     assert "run `dataprep push` again" in result.err
+
+
+def test_who_says_nothing_or_has_no_key_keeps_nobody_out(
+    out: Path, address: str, tmp_path: Path
+) -> None:
+    """The socket has no file, so any user of this machine may try."""
+    from dataprep.remote.process import requests, socket_address
+
+    ours = dataprep.open(address, "train", cache=tmp_path / "cache")
+    place = socket_address(requests()._place)
+    with pytest.raises(AuthenticationError):
+        Client(place, family="AF_UNIX", authkey=b"guessed")
+    with Client(place, family="AF_UNIX"):  # says nothing
+        found: list[object] = []
+        reading = threading.Thread(target=lambda: found.append(everything(ours)))
+        reading.start()
+        reading.join(60)
+        assert found == [everything(dataprep.open(out, "train"))]
