@@ -44,7 +44,7 @@ def test_of_a_data_set_everything_that_its_manifest_names(tiny: Made) -> None:
 
 
 def test_metadata_is_staged_though_it_is_hidden(cli: Cli, tmp_path: Path) -> None:
-    out = PLACE / "webdataset-energon"
+    out = PLACE / "earlier" / "webdataset-energon"
     files = hashes(out)
     assert {f"{split}/.nv-meta/.info.json" for split in ("train", "validation")} <= files.keys()
     to = tmp_path / "to"
