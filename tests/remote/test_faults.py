@@ -482,7 +482,7 @@ def test_a_schedule_is_known_by_its_number(truth: Truth) -> None:
 @pytest.mark.parametrize("job", JOBS)
 def test_schedules(job: str) -> None:
     pytest.importorskip("obstore", reason="needs obstore: make readers")
-    command = [sys.executable, "-m", "tests.remote.test_faults", job, "--schedules", "25"]
+    command = [sys.executable, "-m", "tests.remote.test_faults", job, "--schedules", "10"]
     done = subprocess.run(
         [*command, "--processes", "2"], capture_output=True, text=True, timeout=600, check=False
     )
