@@ -12,11 +12,13 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import re
 import shutil
+import stat
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -38,7 +40,8 @@ TABLE: Final = "records.parquet"
 _VARIABLE: Final = "DATAPREP_CACHE"
 _ORIGIN: Final = ".dataprep-bucket.json"  # of a directory: which data set it is of
 _LOCKS: Final = ".dataprep-locks"
-_ROOM: Final = ".dataprep-room"  # of the whole cache: locked by who counts and makes room
+_ROOM: Final = ".dataprep-room"  # makes a directory a cache; locked by who makes room in it
+_DIGEST: Final = re.compile("[0-9a-f]{32}")  # names of the directories in it
 _MARGIN: Final = 1 << 28  # bytes that stay free on the disk
 _PIECE: Final = 8 << 20
 _SPARSE: Final = ".ranges"
@@ -143,7 +146,13 @@ class Cache:
 
 @lru_cache(maxsize=64)
 def cache_at(place: Path) -> Cache | None:
-    """The data set's cache whose directory this is; None if it is none."""
+    """The data set's cache whose directory this is; None if it is none.
+
+    A stranger may have put the same file into a data set: it counts only in a directory that
+    `cached` has made a cache.
+    """
+    if not (_DIGEST.fullmatch(place.name) and (place.parent / _ROOM).exists()):
+        return None
     try:
         found = msgspec.json.decode((place / _ORIGIN).read_bytes(), type=tuple[str, int | None])
     except (OSError, ValueError):
@@ -184,6 +193,7 @@ def cached(address: str, top: Path | None = None, most: int | None = None) -> Pa
         make_durably(top)
         require_own(top, "choose a cache of your own", writers=0o022, linked=True)
         place.mkdir(mode=0o700, exist_ok=True)
+        (top / _ROOM).touch(mode=0o600)
         write_durably(place / _ORIGIN, msgspec.json.encode((address, most)), flush=False)
         cache = Cache(place, address, most)
         with cache.held([manifest.records_table]):
@@ -303,7 +313,7 @@ def _write(descriptor: int, piece: memoryview, at: int) -> None:
 @contextmanager
 def _room(top: Path) -> Iterator[Callable[[int, int | None], None]]:
     """Be the only one who counts what a cache has, and makes room for so many bytes."""
-    with (top / _ROOM).open("wb") as room:
+    with (top / _ROOM).open("r+b") as room:
         fcntl.flock(room, fcntl.LOCK_EX)
         yield partial(_make_room, top)
 
@@ -314,8 +324,7 @@ def _make_room(top: Path, size: int, most: int | None) -> None:
     Raises:
         NoRoomError: too many are being read.
     """
-    there = [(path, path.stat()) for path in top.glob("*/**/*") if _is_evictable(top, path)]
-    there.sort(key=lambda each: each[1].st_mtime_ns)
+    there = sorted(_evictable(top), key=lambda each: each[1].st_mtime_ns)
     excess = size + _MARGIN - shutil.disk_usage(top).free
     if most is not None:
         excess = max(excess, size + sum(status.st_blocks for _, status in there) * 512 - most)
@@ -343,10 +352,18 @@ def _make_sparse(place: Path, size: int) -> None:
         file.truncate(size)
 
 
-def _is_evictable(top: Path, path: Path) -> bool:
-    _, first, *_ = path.relative_to(top).parts
-    kept = first.startswith(".dataprep") or first in (MANIFEST, TABLE)
-    return not kept and path.is_file()
+def _evictable(top: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """Files of shards, of the directories that are data sets' here, and of no others."""
+    for place in top.iterdir():
+        if not (_DIGEST.fullmatch(place.name) and (place / _ORIGIN).is_file()):
+            continue
+        for path in place.rglob("*"):
+            first = path.relative_to(place).parts[0]
+            if first.startswith(".dataprep") or first in (MANIFEST, TABLE):
+                continue
+            with suppress(FileNotFoundError):  # it has just got its name
+                if stat.S_ISREG((status := path.lstat()).st_mode):
+                    yield path, status
 
 
 def _evict(top: Path, path: Path) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import subprocess
 import sys
 import threading
@@ -244,3 +246,33 @@ def test_who_says_nothing_or_has_no_key_keeps_nobody_out(
         reading.start()
         reading.join(60)
         assert found == [everything(dataprep.open(out, "train"))]
+
+
+def test_nothing_but_shards_of_the_cache_is_ever_evicted(
+    out: Path, address: str, tmp_path: Path
+) -> None:
+    """The directory may be anybody's scratch, with data sets and whatever else in it."""
+    top = tmp_path / "scratch"
+    mine = {"set/train/a": b"1" * 9000, "f" * 32 + "/b": b"2" * 9000, "c": b"3"}
+    for name, data in mine.items():
+        (top / name).parent.mkdir(parents=True, exist_ok=True)
+        (top / name).write_bytes(data)
+    most = max(sum(file.bytes for file in shard.files) for shard in shards_of(out)) + 10_000
+    records = dataprep.open(address, "train", cache=top, cache_bytes=most)
+    assert everything(records) == everything(dataprep.open(out, "train"))
+    assert {name: (top / name).read_bytes() for name in mine} == mine
+    assert not list((top / "set").glob(".*"))
+
+
+def test_a_stranger_s_set_cannot_say_that_it_is_a_cache(
+    bucket: Any, out: Path, address: str, tmp_path: Path
+) -> None:
+    """It would have shards fetched, and others beside it evicted."""
+    theirs = tmp_path / "sets" / SealedSet.read(out).manifest.sha256[:32]
+    shutil.copytree(out, theirs)
+    (theirs / ".dataprep-bucket.json").write_text(json.dumps([address, 1]))
+    shard = shards_of(out)[0].files[0].path
+    (theirs / shard).unlink()
+    with pytest.raises(SinkError, match="No such file"):
+        everything(dataprep.open(theirs, "train"))
+    assert not (theirs / shard).exists()
