@@ -111,7 +111,8 @@ def push(
         found = Pushed(address, len(files) + 2, size, *counts, dry_run)
         if dry_run:
             return found
-        if missing or not whole:
+        claimed = bool(missing or not whole)
+        if claimed:
             _claim(store, data, there, overwrite=overwrite)
         begin(total)
         stop = threading.Event()
@@ -131,7 +132,7 @@ def push(
         raise DatasetError(_MEANWHILE.format(store))
     if table in missing and theirs is not None:
         _upload(store, out, table, advance, threading.Event())
-    store.delete([*others, _CLAIM])
+    store.delete([*others, *[_CLAIM] * claimed])
     return found
 
 
@@ -161,8 +162,19 @@ def _claim(store: Store, data: bytes, there: RemoteObject | None, *, overwrite: 
 
 
 def _others(store: Store, files: Sequence[File | RecordsFile]) -> list[str]:
+    """What is there and is not this data set's.
+
+    Raises:
+        DatasetError: another data set is in a folder of it.
+    """
     named = {NAME, TABLE, _CLAIM, *(file.path for file in files)}
-    return sorted(path for path, _ in store.list() if path not in named)
+    others = sorted(path for path, _ in store.list() if path not in named)
+    if sets := [path for path in others if path.endswith(f"/{NAME}")]:
+        raise DatasetError(
+            f"{store} holds other data sets, {some_of(sets)}, which --delete_others would delete; "
+            "push to a place of its own, or leave it out"
+        )
+    return others
 
 
 def _manifest_there(store: Store, there: RemoteObject | None, ours: Manifest) -> Manifest | None:

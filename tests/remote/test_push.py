@@ -270,6 +270,18 @@ def test_others_are_deleted_if_that_is_asked_for(bucket: Any, out: Path) -> None
     assert dataprep.push(out, address, delete_others=True).deleted == 2
     assert there(bucket) == expected(out)
     assert bucket.Object("sets/two").get()["Body"].read() == b"1"
+    bucket.Object("sets/one/deep/manifest.json").put(Body=b"{}")
+    with pytest.raises(DatasetError, match=r"holds other data sets, deep/manifest\.json"):
+        dataprep.push(out, address, delete_others=True)
+    assert bucket.Object("sets/one/deep/manifest.json").get()["Body"].read() == b"{}"
+
+
+def test_who_has_nothing_to_do_leaves_the_claim_of_another(bucket: Any, out: Path) -> None:
+    address = f"s3://{bucket.name}/sets/one"
+    dataprep.push(out, address)
+    bucket.Object("sets/one/.dataprep-push").put(Body=b"0" * 64)
+    assert dataprep.push(out, address).uploaded == 0
+    assert bucket.Object("sets/one/.dataprep-push").get()["Body"].read() == b"0" * 64
 
 
 def test_profiles_are_read_and_read_again(
