@@ -1,8 +1,8 @@
 """Raw data in a bucket, laid out as a directory for whoever looks for names, sizes and changes.
 
-Beside the directory, in ``DIRECTORY.bucket``, is what it stands for. Lists and other small files
-that people write are in it as they are. Of all else there is an empty file of the object's size,
-whose time of modification is made of the ETag: what is in it is read from the bucket, by ranges.
+Beside the directory is a file that says what it stands for. Lists and other small files that people
+write are in it as they are. Of all else there is an empty file of the object's size, whose time of
+modification is made of the ETag: what is in it is read from the bucket, by ranges.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -21,10 +23,12 @@ import msgspec
 from dataprep.errors import SourceError
 from dataprep.remote.process import requests
 from dataprep.remote.store import RemoteObject, Store
-from dataprep.system.durable_files import make_durably, partial_path, write_durably
+from dataprep.system.durable_files import is_partial, make_durably, partial_path
 from dataprep.system.messages import printable, refusal, sized, some_of
+from dataprep.system.ownership import require_own
 
-_MARK: Final = ".bucket"
+_FILES: Final = "files"
+_MARK: Final = "dataprep-bucket.json"  # beside the directory that is called so
 _MOST: Final = 100_000  # objects; more are images one by one, each of which is a request
 _MOST_COPIED: Final = 1 << 29  # bytes, as of any list
 _COPIED: Final = (
@@ -32,18 +36,9 @@ _COPIED: Final = (
 )
 _AT_ONCE: Final = 16
 _SECONDS: Final = (1 << 31) - 1  # what all file systems can say
+_ABANDONED_SECONDS: Final = 86_400
 
-
-class Listed(msgspec.Struct, frozen=True):
-    """An object as it was listed."""
-
-    bytes: int
-    etag: str
-
-    @property
-    def modified(self) -> int:
-        """Seconds that are others if the object is another, most likely."""
-        return int.from_bytes(hashlib.sha256(self.etag.encode()).digest()[:8]) % _SECONDS
+_Objects = dict[str, RemoteObject]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +51,7 @@ class Bucket:
     """
 
     address: str
-    objects: Mapping[str, Listed]
+    objects: Mapping[str, RemoteObject]
 
     def read(self, path: str, start: int, size: int) -> bytes:
         """Bytes of an object, which must be what was listed.
@@ -71,61 +66,90 @@ class Bucket:
 
 def bucket_at(directory: str) -> Bucket | None:
     """The bucket that a directory stands for; None if it is one like any other."""
+    home, _, name = directory.rpartition("/")
+    if name != _FILES:
+        return None
     try:
-        data = Path(directory + _MARK).read_bytes()
-        return Bucket(*msgspec.json.decode(data, type=tuple[str, dict[str, Listed]]))
+        address, objects, _ = msgspec.json.decode(
+            Path(home, _MARK).read_bytes(), type=tuple[str, _Objects, _Objects]
+        )
     except (OSError, ValueError):
         return None
+    return Bucket(address, objects)
 
 
 def laid_out(address: str, place: Path) -> Path:
     """Lay out what is in a bucket now, in a directory below `place`, and return its path.
 
+    Where that is there already it stays, since another run may be reading it.
+
     Raises:
         SourceError: there is nothing, or what cannot be read so.
+        DatasetError: somebody else has put a directory there.
         RemoteError: the store does not answer, or refuses.
     """
-    listed = {path: Listed(size, etag) for path, size, etag in _list(address)}
+    found = msgspec.json.decode(requests().ask("list", address), type=_Objects)
+    # Some consoles make an empty object for a folder.
+    listed = {path: entry for path, entry in found.items() if path and not path.endswith("/")}
     _check(address, listed)
-    directory = place / f"raw-{hashlib.sha256(address.encode()).hexdigest()[:12]}"
-    copied = [path for path in listed if path.lower().endswith(_COPIED) or _is_metadata(path)]
-    rest = {path: entry for path, entry in listed.items() if path not in set(copied)}
+    lists = {path: entry for path, entry in listed.items() if _is_copied(path)}
+    rest = {path: entry for path, entry in listed.items() if path not in lists}
+    mark = msgspec.json.encode((address, rest, lists))
+    home = place / f"raw-{hashlib.sha256(address.encode()).hexdigest()[:12]}"
+    require_own(home, "choose an --index_dir of your own", writers=0o022)
     try:
-        make_durably(place)
-        new = partial_path(directory)
-        try:
-            _fill(address, new, listed, copied)
-            shutil.rmtree(directory, ignore_errors=True)
-            new.replace(directory)
-        finally:
-            shutil.rmtree(new, ignore_errors=True)
-        mark = directory.with_name(directory.name + _MARK)
-        write_durably(mark, msgspec.json.encode((address, rest)), flush=False)
+        if not _stands_for(home, mark):
+            make_durably(place)
+            _sweep(home)
+            _replace(home, Bucket(address, listed), lists, mark)
     except OSError as error:
         raise SourceError(
             f"{error.filename or place}: what is in {address} cannot be laid out: {refusal(error)}"
         ) from error
-    return directory
+    return home / _FILES
 
 
 def list_objects(store: Store) -> bytes:
-    """Every object's path, size and ETag; for `laid_out`, which asks for it."""
-    return msgspec.json.encode([_entry(*each) for each in store.list()])
+    """Every object by its path; for `laid_out`, which asks for it."""
+    return msgspec.json.encode(dict(store.list()))
 
 
-def _entry(path: str, found: RemoteObject) -> tuple[str, int, str]:
-    return path, found.bytes, found.etag
+def _stands_for(home: Path, mark: bytes) -> bool:
+    try:
+        return (home / _MARK).read_bytes() == mark
+    except FileNotFoundError:
+        return False
 
 
-def _list(address: str) -> Iterator[tuple[str, int, str]]:
-    found = requests().ask("list", address)
-    for path, size, etag in msgspec.json.decode(found, type=list[tuple[str, int, str]]):
-        # Some consoles make an empty object for a folder.
-        if path and not path.endswith("/"):
-            yield path, size, etag
+def _replace(home: Path, bucket: Bucket, lists: Mapping[str, RemoteObject], mark: bytes) -> None:
+    """Put all of it there, as of now, at once."""
+    new, old = partial_path(home), partial_path(home)
+    try:
+        new.mkdir(mode=0o700)
+        _fill(bucket, new / _FILES, lists)
+        (new / _MARK).write_bytes(mark)
+        with suppress(FileNotFoundError):
+            home.replace(old)
+        try:
+            new.replace(home)
+        except OSError:
+            if not _stands_for(home, mark):  # nor has another run been sooner
+                raise
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
 
 
-def _check(address: str, listed: Mapping[str, Listed]) -> None:
+def _sweep(home: Path) -> None:
+    """Delete what runs have left there that were killed."""
+    for left in home.parent.glob(f".{home.name}.*"):
+        with suppress(FileNotFoundError):
+            age = time.time() - left.stat().st_mtime
+            if is_partial(left.name) and age > _ABANDONED_SECONDS:
+                shutil.rmtree(left, ignore_errors=True)
+
+
+def _check(address: str, listed: Mapping[str, RemoteObject]) -> None:
     """Refuse what cannot be laid out."""
     if not listed:
         raise SourceError(f"{address} has no objects; check the address")
@@ -147,30 +171,31 @@ def _is_clean(path: str) -> bool:
     return good and "\0" not in path
 
 
-def _is_metadata(path: str) -> bool:
-    """A table beside images, as Hugging Face's ``metadata.parquet``."""
-    return path.rpartition("/")[2].startswith("metadata.")
+def _is_copied(path: str) -> bool:
+    """Whether it is a list, or a table beside images, as Hugging Face's ``metadata.parquet``."""
+    return path.lower().endswith(_COPIED) or path.rpartition("/")[2].startswith("metadata.")
 
 
-def _fill(address: str, new: Path, listed: Mapping[str, Listed], copied: list[str]) -> None:
-    for path, entry in listed.items():
+def _fill(bucket: Bucket, new: Path, lists: Mapping[str, RemoteObject]) -> None:
+    for path, entry in bucket.objects.items():
         place = new / path
         place.parent.mkdir(parents=True, exist_ok=True)
         with place.open("xb") as file:
             file.truncate(entry.bytes)
-    bucket = Bucket(address, listed)
 
     def copy(path: str) -> None:
-        size = listed[path].bytes
+        size = lists[path].bytes
         if size > _MOST_COPIED:
             raise SourceError(
-                f"{address}/{printable(path)} has {sized(size)}; lists may have "
+                f"{bucket.address}/{printable(path)} has {sized(size)}; lists may have "
                 f"{sized(_MOST_COPIED)}"
             )
         (new / path).write_bytes(bucket.read(path, 0, size))
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for _ in pool.map(copy, copied):
+        for _ in pool.map(copy, lists):
             pass
-    for path, entry in listed.items():
-        os.utime(new / path, (entry.modified, entry.modified))
+    for path, entry in bucket.objects.items():
+        # Others if the object is another, most likely.
+        second = int.from_bytes(hashlib.sha256(entry.etag.encode()).digest()[:8]) % _SECONDS
+        os.utime(new / path, (second, second))

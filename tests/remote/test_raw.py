@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import subprocess
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 import dataprep
-from dataprep.errors import RemoteError, SourceError
+from dataprep.errors import DatasetError, RemoteError, SourceError
 from dataprep.sealed.set import SealedSet
 from tests.conftest import Cli, Made, hashes
 from tests.datasets.packing import WRITERS, ones, write_folders
@@ -91,6 +92,27 @@ def test_a_changed_object_stops_the_run(raw: Path, bucket: Any, tmp_path: Path) 
         found.read(str(archive), 0, 512)
     # A later run sees it as it is now.
     dataprep.prepare("folder", raw=address, out=out)
+
+
+def test_what_is_laid_out_stays_while_the_bucket_does(
+    raw: Path, bucket: Any, tmp_path: Path
+) -> None:
+    from dataprep.remote.raw import laid_out
+
+    address, place = upload(raw, bucket), tmp_path / "place"
+    first = laid_out(address, place)
+    abandoned = first.parent.with_name(f".{first.parent.name}.0123abcd.partial")
+    abandoned.mkdir()
+    number = first.stat().st_ino
+    assert laid_out(address, place).stat().st_ino == number
+    os.utime(abandoned, (0, 0))
+    bucket.Object("raw/one_more.txt").put(Body=b"1")
+    assert (laid_out(address, place) / "one_more.txt").read_bytes() == b"1"
+    assert first.stat().st_ino != number
+    assert os.listdir(place) == [first.parent.name]  # noqa: PTH208  # names
+    first.parent.chmod(0o777)
+    with pytest.raises(DatasetError, match=r"may be written by others.*choose an --index_dir"):
+        laid_out(address, place)
 
 
 @pytest.mark.thorough
