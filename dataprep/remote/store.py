@@ -47,6 +47,7 @@ _EXPIRED: Final = re.compile(r"ExpiredToken|RequestExpired|TokenRefreshRequired|
 _PASSING: Final = re.compile(r"RequestTimeout<|BadDigest|ContentSHA256Mismatch")
 # Statuses that come again: not 408 and 429. How long the request took stands there, too.
 _FINAL: Final = re.compile(r"status code: 4(0[0-79]|1\d|2[0-8])\b")
+_SECRET: Final = re.compile(r"://[^/@\s]+@")  # of an endpoint with a password
 _CHUNK: Final = 8 << 20  # bytes of a part of an upload
 _HASH: Final = "sha256"  # what an object's metadata call it
 _AT_ONCE: Final = 4  # requests for one object
@@ -91,8 +92,9 @@ class RemoteObject:
 class Store:
     """A place in a bucket; for all threads of a process.
 
-    What fails and may pass is tried again, with growing pauses, ten times; with other credentials
-    if those it has are expired. A pickled one has no secret in it.
+    Credentials are asked for at the first request. What fails and may pass is tried again, with
+    growing pauses, ten times; with other credentials if those it has are expired. A pickled one has
+    no secret in it.
 
     Args:
         address: ``s3://bucket/prefix``, ``gs://…`` or ``az://…``.
@@ -102,7 +104,6 @@ class Store:
 
     Raises:
         UsageError: the address is none, or obstore is not installed.
-        RemoteError: there are no credentials.
     """
 
     def __init__(self, address: str) -> None:
@@ -126,7 +127,7 @@ class Store:
         self.retried = 0
         self._answered = False
         self._turn = threading.Lock()
-        self._open()
+        self._clients: tuple[ObjectStore, ObjectStore] | None = None
 
     def __reduce__(self) -> tuple[type[Store], tuple[str]]:
         return Store, (self.address,)
@@ -266,11 +267,11 @@ class Store:
         """
         import obstore
 
-        def put(_: ObjectStore) -> None:
+        def put(store: ObjectStore) -> None:
             attributes: Any = {_HASH: sha256}
-            obstore.put(self._patient, path, pieces(), attributes=attributes, chunk_size=_CHUNK)
+            obstore.put(store, path, pieces(), attributes=attributes, chunk_size=_CHUNK)
 
-        self._tried(path, put, most=_UPLOADS)
+        self._tried(path, put, most=_UPLOADS, patient=True)
 
     def commit(self, path: str, data: bytes, sha256: str, before: RemoteObject | None) -> bool:
         """Put a small object there if nothing has changed it meanwhile.
@@ -311,7 +312,9 @@ class Store:
             with suppress(FileNotFoundError):
                 self._tried(path, partial(obstore.delete, paths=path), absent=True)
 
-    def _open(self) -> None:
+    def _opened(self) -> tuple[ObjectStore, ObjectStore]:
+        """What asks once, and what sends parts of an upload again by itself."""
+        from obstore.exceptions import BaseError
         from obstore.store import from_url
 
         scheme, _, _ = self.address.partition(":")
@@ -324,12 +327,9 @@ class Store:
             return from_url(self.address, client_options=options, **retries, **_profile(scheme))
 
         try:
-            self._store = opened(retry_config={"max_retries": 0})
-            self._patient = opened()  # for uploads, whose parts it sends again by itself
-        except UsageError:
-            raise
-        except Exception as error:
-            raise self._explained("opened", error) from error
+            return opened(retry_config={"max_retries": 0}), opened()
+        except (BaseError, OSError, ValueError) as error:
+            raise self._explained("opened", error) from _cause(error)
 
     def _tried(
         self,
@@ -338,6 +338,7 @@ class Store:
         *,
         absent: bool = False,
         most: int = _TRIES,
+        patient: bool = False,
     ) -> _Result:
         """Do it, and again while what fails may pass; `most` times.
 
@@ -350,9 +351,10 @@ class Store:
         tried = 0
         while True:
             tried += 1
-            used = self._store
+            with self._turn:
+                clients = self._clients = self._clients or self._opened()
             try:
-                found = act(used)
+                found = act(clients[patient])
             except (BaseError, OSError, ValueError) as error:
                 if absent and isinstance(error, FileNotFoundError):
                     self._answered = True
@@ -361,11 +363,11 @@ class Store:
                 # Where nothing has ever answered, the address may be wrong.
                 silent = not self._answered and "sending request" in str(error)
                 if tried >= (_FIRST if silent else most) or not (expired or _may_pass(error)):
-                    raise self._explained(path, error) from error
+                    raise self._explained(path, error) from _cause(error)
                 with self._turn:
                     self.retried += 1
-                    if expired and self._store is used:
-                        self._open()  # asks for credentials anew
+                    if expired and self._clients is clients:
+                        self._clients = None  # asks for credentials anew
             else:
                 self._answered = True
                 return found
@@ -381,7 +383,8 @@ class Store:
         )
 
         scheme, _, rest = self.address.partition("://")
-        reason = printable(str(error).strip().partition("\n")[0])[:200]
+        first = str(error).strip().partition("\n")[0]
+        reason = printable(_SECRET.sub("://", first))[:200]
         advice = "check the address and the network, and run the same command again"
         if isinstance(error, PreconditionError):
             advice = "somebody has changed the object: run the same command again"
@@ -409,6 +412,11 @@ def _may_pass(error: Exception) -> bool:
         return True  # an upload that is gone has ended, and the answer was lost
     final = wrong or gone or status or _lacks(error)
     return isinstance(error, (GenericError, OSError)) and not final
+
+
+def _cause(error: Exception) -> Exception | None:
+    """What a traceback may show."""
+    return None if _SECRET.search(str(error)) else error
 
 
 def _lacks(error: Exception) -> bool:

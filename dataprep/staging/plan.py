@@ -206,7 +206,6 @@ def absolute_source(given: str | os.PathLike[str]) -> Source:
 
     Raises:
         UsageError: it is in a bucket, and obstore is not installed.
-        RemoteError: it is in a bucket, and there are no credentials.
     """
     if (address := address_of(given)) is not None:
         return Store(address)

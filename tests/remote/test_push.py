@@ -197,6 +197,31 @@ def test_missing_credentials_are_named(
         dataprep.push(out, "az://container/x")
 
 
+def test_what_asks_nothing_needs_no_credentials(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli
+) -> None:
+    for name in ("AWS_PROFILE", "AWS_ACCESS_KEY_ID", "AZURE_STORAGE_ACCOUNT_NAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_PROFILE", "nobody's")
+    for address in ("az://container/x", "s3://bucket/x"):
+        assert cli("hook", "slurm", address, "--to", tmp_path).code == 0
+        status = cli("stage", address, "--to", tmp_path, "--status")
+        assert (status.code, status.out) == (1, f"{tmp_path}: nothing was staged here\n")
+
+
+def test_the_password_of_an_endpoint_is_not_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "id")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "key")
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://user:open-sesame@127.0.0.1:1")
+    failed = cli("--debug", "stage", "s3://bucket/x", "--to", tmp_path)
+    assert failed.code == 1
+    assert "http://127.0.0.1:1" in failed.err
+    assert "sesame" not in failed.out + failed.err
+
+
 def test_a_bucket_that_is_not_there_is_one_line(server: str, bucket: Any, out: Path) -> None:
     with pytest.raises(RemoteError) as caught:
         dataprep.push(out, "s3://no-such-bucket/x")
