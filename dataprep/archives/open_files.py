@@ -65,15 +65,18 @@ class OpenFile(ABC):
 class LocalFile(OpenFile):
     """A file of this machine's file systems.
 
+    Args:
+        ahead: whether it is read from end to end: its time of modification is that of before.
+
     Raises:
         OSError: it cannot be opened.
     """
 
     __slots__ = ("_descriptor", "_mtime")
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, ahead: bool = False) -> None:
         self._descriptor = open_descriptor(path)
-        self._mtime = -1
+        self._mtime = os.fstat(self._descriptor).st_mtime_ns if ahead else -1
 
     @property
     def size(self) -> int:
@@ -82,7 +85,7 @@ class LocalFile(OpenFile):
 
     @property
     def mtime(self) -> int:
-        """See `OpenFile.mtime`; as of when it was first asked for, since some have to ask far."""
+        """See `OpenFile.mtime`; else of when it is first asked for, which may cost a request."""
         if self._mtime < 0:
             self._mtime = os.fstat(self._descriptor).st_mtime_ns
         return self._mtime
@@ -209,7 +212,7 @@ def open_container(raw: str | Path, container: str, *, ahead: bool = False) -> O
     if bucket is not None and container in bucket.objects:
         mtime = os.stat(path).st_mtime_ns  # noqa: PTH116  # 1,000,000 Path take seconds
         return RemoteFile(bucket, container, mtime, ahead=ahead)
-    return LocalFile(path)
+    return LocalFile(path, ahead=ahead)
 
 
 def is_in_bucket(raw: str | Path) -> bool:

@@ -28,7 +28,7 @@ import msgspec
 
 from dataprep.errors import DatasetError, NoRoomError, RemoteError, UsageError
 from dataprep.remote.process import requests
-from dataprep.remote.store import Store
+from dataprep.remote.store import Store, no_data_set
 from dataprep.system.durable_files import PARTIAL, make_durably, sync_directory, write_durably
 from dataprep.system.messages import printable, refusal, sized
 from dataprep.system.ownership import require_own
@@ -176,10 +176,7 @@ def cached(address: str, top: Path | None = None, most: int | None = None) -> Pa
     try:
         data = requests().ask("manifest", address)
     except FileNotFoundError:
-        raise DatasetError(
-            f"{address}: no {MANIFEST} here, so no data set, or one whose upload has not ended; "
-            "check the address, or run `dataprep push` again"
-        ) from None
+        raise no_data_set(address) from None
     manifest = parse(data, Manifest, f"{address}/{MANIFEST}", "push the data set again")
     shards = (sum(file.bytes for file in shard.files) for shard in manifest.shards())
     if most is not None and (largest := max(shards, default=0)) > most:

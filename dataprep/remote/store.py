@@ -23,7 +23,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from dataprep.errors import RemoteError, UsageError
+from dataprep.errors import DatasetError, RemoteError, UsageError
 from dataprep.system.messages import printable
 
 if TYPE_CHECKING:
@@ -393,6 +393,14 @@ class Store:
         elif isinstance(error, (PermissionDeniedError, UnauthenticatedError)) or _lacks(error):
             advice = f"set {_VARIABLES[scheme]}"
         return RemoteError(f"{scheme}://{printable(rest)}: {printable(path)}: {reason}; {advice}")
+
+
+def no_data_set(address: str) -> DatasetError:
+    """What to say where there is no manifest."""
+    return DatasetError(
+        f"{address}: no manifest.json here, so no data set, or one whose upload has not ended; "
+        "check the address, or run `dataprep push` again"
+    )
 
 
 def own_name(path: str, sha256: str) -> str:

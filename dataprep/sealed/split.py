@@ -93,7 +93,8 @@ class FinishedSplit:
         """How many shards a thread should have open: fewer where a cache has no room for more."""
         if self.cache is None or self.cache.most is None:
             return _MOST_OPEN
-        largest = max(sum(file.bytes for file in shard.files) for shard in self.shards)
+        sizes = (sum(file.bytes for file in shard.files) for shard in self.shards)
+        largest = max((1, *sizes))
         return max(1, min(_MOST_OPEN, self.cache.most // largest // (2 * usable_cores())))
 
     def take(self, numbers: Sequence[int] | NDArray[np.integer[Any]]) -> Iterator[Example]:

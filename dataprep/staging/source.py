@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Self
 
 from dataprep.errors import DatasetError, StagingError, UsageError
-from dataprep.remote.store import Store
+from dataprep.remote.store import Store, no_data_set
 from dataprep.sealed.set import NAME, REMEDY, SealedSet
 from dataprep.staging.directory import PRIVATE
 from dataprep.staging.request import Source
@@ -91,10 +91,7 @@ def read_inventory(source: Source) -> Inventory:
     """
     if isinstance(source, Store):
         if (there := source.read(NAME)) is None:
-            raise DatasetError(
-                f"{source}: no {NAME} here, so no data set, or one whose upload has not ended; "
-                "check the address, or run `dataprep push` again"
-            )
+            raise no_data_set(str(source))
         return _named(source, parse(there, Manifest, f"{source}/{NAME}", REMEDY), there)
     try:
         if not stat.S_ISDIR(source.stat().st_mode):
