@@ -184,6 +184,6 @@ def _inspect_raw(raw: Path) -> Plan:
         return plan_raw(raw, "folder", "since it is nothing else")
     except SourceError as error:
         raise SourceError(
-            f"{printable(str(raw))} has no manifest.json, and as raw data: {error}; of other "
-            "people's shards, `dataprep shards --dry_run` tells"
+            f"{printable(str(raw))} has no manifest.json, and is no raw data either: {error}; if "
+            "others have packed it into shards, look with `dataprep shards --dry_run`"
         ) from error

@@ -190,9 +190,9 @@ def byte_size(least: int = 1) -> Parsed:
         found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]i?|)B?", text)
         size = int(float(found[1]) * (_SCALES | _BINARY)[found[2]]) if found else 0
         if size < 1:
-            raise UsageError(f"{text!r}: expected a size such as 500MB, 4MiB or 42GB.")
+            raise UsageError(f"{text!r}: expected a size such as 500MB, 4MiB or 42GB")
         if size < least:
-            raise UsageError(f"{text!r}: expected {sized(least)} or more, e.g. 500MB.")
+            raise UsageError(f"{text!r}: expected {sized(least)} or more, e.g. 500MB")
         return size
 
     return Parsed(parse)
@@ -201,7 +201,7 @@ def byte_size(least: int = 1) -> Parsed:
 def names(value: object) -> tuple[str, ...]:
     """Names with commas between them."""
     if not isinstance(value, str):
-        raise UsageError(f"{value!r}: expected names such as train,validation.")
+        raise UsageError(f"{value!r}: expected names such as train,validation")
     return tuple(name for name in map(str.strip, value.split(",")) if name)
 
 
@@ -212,7 +212,7 @@ def part(value: object) -> int | str:
         return int(text)
     if re.fullmatch(r"\d+(\.\d+)?%", text, re.ASCII) and 0 < float(text[:-1]) <= 100:
         return f"{float(text[:-1]):g}%"
-    raise UsageError(f"{text!r}: expected a number such as 1000, or a share such as 10%.")
+    raise UsageError(f"{text!r}: expected a number such as 1000, or a share such as 10%")
 
 
 def share_of(value: object) -> Fraction:
@@ -224,7 +224,7 @@ def share_of(value: object) -> Fraction:
         share = Fraction(text[:-1]) / 100 if text.endswith("%") else Fraction(text)
         if 0 < share <= 1:
             return share
-    raise UsageError(f"{text!r}: expected a share such as 0.1 or 10%.")
+    raise UsageError(f"{text!r}: expected a share such as 0.1 or 10%")
 
 
 def shard_counts(value: object) -> dict[str, int]:
@@ -238,7 +238,7 @@ def shard_counts(value: object) -> dict[str, int]:
     if len(counts) < len(items):
         raise UsageError(
             f"{text!r}: expected SPLIT=COUNT once a split, such as train=1024,validation=128, or "
-            "one number for every split."
+            "one number for every split"
         )
     return counts
 
@@ -255,7 +255,7 @@ def stripes(*words: str) -> Parsed:
         if not re.fullmatch(r"-1|[1-9]\d{0,3}", text, re.ASCII) or int(text) > MOST_STRIPES:
             choices = ", ".join(words)
             raise UsageError(
-                f"{text!r} is none of {choices}, 1 to {MOST_STRIPES} and -1 (all targets)."
+                f"{text!r} is none of {choices}, 1 to {MOST_STRIPES} and -1 (all targets)"
             )
         return int(text)
 

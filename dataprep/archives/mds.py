@@ -76,7 +76,10 @@ def mds_samples(raw: Path, container: str) -> Iterator[Sample]:
     folder, _, name = container.rpartition("/")
     shard = (mds_shards(raw, folder) or {}).get(name)
     if shard is None:
-        raise SourceError(f"{printable(folder)}/{INDEX} does not list {printable(name)}")
+        raise SourceError(
+            f"{printable(folder)}/{INDEX} does not list {printable(name)}; copy or download it "
+            "again"
+        )
     with opened(raw, container, "MDS shard") as source:
         stream = FileRange(source, 0, source.size)
         (count,) = struct.unpack("<I", stream.read_at(0, 4))

@@ -41,7 +41,7 @@ def _texts(path: Path | None) -> dict[str, str | bool]:
     try:
         return tomllib.loads(read_regular(path).decode())
     except (OSError, ValueError) as error:
-        raise UsageError(f"--rai cannot be read: {error}") from error
+        raise UsageError(f"--rai cannot be read: {error}; expected a TOML file") from error
 
 
 _RAI = (

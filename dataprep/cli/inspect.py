@@ -33,7 +33,7 @@ def _inspect(
 
     remote = isinstance(target, str)
     if not remote and not Path(target).exists():
-        raise DatasetError(f"{target}: no such file or directory")
+        raise DatasetError(f"{target}: no such file or directory; name a data set or a shard")
     if labels is not None:
         from dataprep.api.questions import label_table
 

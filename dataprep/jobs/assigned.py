@@ -47,7 +47,8 @@ def settle_cut(request: Request, dataset: Dataset) -> None:
         dataset.cut = replace(cut, kept=table, digest=file_sha256(table))
     except OSError as error:
         raise UsageError(
-            f"--splits_from {printable(str(table))} cannot be read ({refusal(error)})"
+            f"--splits_from {printable(str(table))} cannot be read ({refusal(error)}); check the "
+            "path"
         ) from error
 
 

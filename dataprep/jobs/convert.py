@@ -270,7 +270,8 @@ def _info(request: ConvertRequest, sources: Sequence[SealedSet]) -> DatasetInfo:
             if one != another:
                 place = sources[0].out if one else source.out
                 raise DatasetError(
-                    f"{place} has {what}, the others do not: they cannot be one data set"
+                    f"{place} has {what}, the others do not: they cannot be one data set; leave "
+                    "it out, or make it again as the others are"
                 )
         info = with_options(
             info,
@@ -305,7 +306,7 @@ def _attributes(sources: Sequence[SealedSet]) -> Attributes:
                 if found.setdefault(name.lower(), (name, kind)) != (name, kind):
                     raise DatasetError(
                         f"{source.out} has another column {name} than the other data sets: they "
-                        "cannot be one data set"
+                        "cannot be one data set; leave it out, or make it again as the others are"
                     )
     return tuple(found.values())
 

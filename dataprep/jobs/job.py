@@ -318,7 +318,10 @@ def choose_shard_count(
     sink = request.load_sink()
     most = sink.most_images(info)
     if most == 0:
-        raise UsageError(f"one such image is more than a file of {sink.name} can hold")
+        raise UsageError(
+            f"one such image is more than a file of {sink.name} can hold; make images smaller "
+            "(--resize, --center_crop), or choose another --sink"
+        )
     least = 1 if most is None else math.ceil(images / most)
     asked = _asked(split, request)
     if asked is None:

@@ -51,7 +51,10 @@ def discard(out: Path, found: Verified) -> list[str]:
     workspace, staged = Workspace(out), (out / STAGED).is_dir()
     stored = read_state(workspace.job, StoredJob)
     if not staged and (stored is None or stored.generations):
-        raise DatasetError(f"nothing in {out} can make the files anew, so none is deleted")
+        raise DatasetError(
+            f"nothing in {out} can make the files anew, so none is deleted; bring them back from a "
+            "copy, or make the data set again with --overwrite"
+        )
     bad = dict.fromkeys(problem.path for problem in found.problems if not problem.foreign)
     paths = {name: workspace.path_of(name) for name in bad}
     if staged:

@@ -222,7 +222,9 @@ def _sha256(path: Path) -> str:
     try:
         return file_sha256(path)
     except OSError as error:
-        raise UsageError(f"--exclude {path} cannot be read ({error.strerror})") from error
+        raise UsageError(
+            f"--exclude {path} cannot be read ({error.strerror}); check the path"
+        ) from error
 
 
 def check_unmatched(

@@ -109,7 +109,10 @@ class Workspace:
         parts = str(name).split("/")
         private = parts[0] == self.private.name
         if private or any(not part or part in (".", "..") or part[0] == "-" for part in parts):
-            raise DatasetError(f"{self.out}: {printable(str(name))!r} is no file of a data set")
+            raise DatasetError(
+                f"{self.out}: {printable(str(name))!r} is no file of a data set, so what names it "
+                "was changed; take the data set from another copy, or make it again"
+            )
         above = self.out
         for part in parts[:-1]:
             above /= part

@@ -332,7 +332,7 @@ def _make_room(top: Path, size: int, most: int | None) -> None:
         bound = "the disk is full" if most is None else f"cache_bytes is {sized(most)}"
         raise NoRoomError(
             f"{printable(str(top))}: no room for {sized(size)}: {bound}, and what is there is "
-            f"being read; {sized(excess)} more are needed"
+            f"being read; {sized(excess)} more are needed: give more, or let fewer read at a time"
         )
 
 

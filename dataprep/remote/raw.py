@@ -104,7 +104,8 @@ def laid_out(address: str, place: Path) -> Path:
             _replace(home, Bucket(address, listed), lists, mark)
     except OSError as error:
         raise SourceError(
-            f"{error.filename or place}: what is in {address} cannot be laid out: {refusal(error)}"
+            f"{error.filename or place}: what is in {address} cannot be laid out: "
+            f"{refusal(error)}; make room, or choose another place with --index_dir"
         ) from error
     return home / _FILES
 

@@ -277,7 +277,7 @@ class Hdf5CaffeWriter(FileWriter):
         if len(self.keys) >= self._most:
             raise SinkError(
                 f"Caffe cannot load a file of more than {self._most} such images "
-                f"({_INT_MAX} values); ask for more shards"
+                f"({_INT_MAX} values); ask for more shards with --num_shards"
             )
         pixels = np.frombuffer(example.encoded, np.uint8).reshape(self._shape)
         return bytes(pixels[:, :, ::-1].transpose(2, 0, 1).astype("<f4", order="C").data)

@@ -104,7 +104,9 @@ class FileWriter(ShardWriter):
         super().__init__(info, pixels=bool(row))
         for name, _ in info.attributes:
             if "/" in name:
-                raise SinkError(f"HDF5 cannot hold an attribute called {name!r}, with a /")
+                raise SinkError(
+                    f"HDF5 cannot hold an attribute called {name!r}; rename it, without /"
+                )
         (self.path,) = paths
         self.keys: list[bytes] = []
         self.labels: list[Sequence[int]] = []

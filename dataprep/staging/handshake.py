@@ -201,7 +201,8 @@ def make_secret() -> tuple[bytes, str]:
         return read_secret()
     except (OSError, ValueError) as error:
         raise StagingError(
-            f"nodes have no secret by which they know each other: {error}"
+            f"nodes have no secret by which they know each other: {error}; mend that, or set "
+            f"${SECRET}, the same on all nodes"
         ) from error
 
 

@@ -143,7 +143,9 @@ def _listed(source: Path) -> Inventory:
     """Every file below a plain directory."""
     files = sorted(_walk(source), key=lambda file: file.path)
     if not files:
-        raise DatasetError(f"{printable(str(source))} holds no files, so there is nothing to stage")
+        raise DatasetError(
+            f"{printable(str(source))} holds no files, so there is nothing to stage; check the path"
+        )
     digest = hashlib.sha256()
     for file in files:
         try:

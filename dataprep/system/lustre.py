@@ -227,7 +227,10 @@ def carry_out(plan: Plan) -> tuple[bool, str]:
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise DatasetError(f"{directory} cannot be made: {error.strerror}") from error
+        raise DatasetError(
+            f"{directory} cannot be made: {error.strerror}; choose another, or see who may write "
+            "there"
+        ) from error
     if plan.changes:
         _set_layout(directory, plan.rule)
     layout = _layout_of(directory)

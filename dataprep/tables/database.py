@@ -139,7 +139,10 @@ def _explained(error: duckdb.Error, directory: Path | None) -> SinkError | Pipel
             "finished shards are kept"
         )
     if isinstance(error, duckdb.OutOfMemoryException):
-        return PipelineError(f"not enough memory to sort the images ({first}); ask for more")
+        return PipelineError(
+            f"not enough memory to sort the images ({first}); ask the scheduler for more, and run "
+            "the same command again"
+        )
     if isinstance(error, duckdb.IOException):
         return SinkError(f"{directory} cannot be used to sort ({first}); mend that and run again")
     return PipelineError(f"the database failed: {first}; run the same command again")

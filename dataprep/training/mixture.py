@@ -59,10 +59,15 @@ class Mixture(Examples):
                         "the same; `dataprep select --classes` makes a set with other classes"
                     )
             if one.pixels != first.pixels:
-                raise UsageError(f"one of {name} and {self._names[0]} stores pixels, one files")
+                raise UsageError(
+                    f"one of {name} and {self._names[0]} stores pixels, one image files: what is "
+                    "mixed stores the same; `dataprep convert` makes another format of one"
+                )
         weights = {name: len(one) for name, one in sets.items()} if weights is None else weights
         if set(weights) != set(sets):
-            raise UsageError(f"weights of {', '.join(weights)}, sets {', '.join(sets)}")
+            raise UsageError(
+                f"weights of {', '.join(weights)}, and sets {', '.join(sets)}; expected one of each"
+            )
         self._shares = whole_shares([weights[name] for name in self._names], self._names)
         self._ends = list(accumulate(map(len, self._sets)))
         sizes = {one.info.size for one in self._sets}

@@ -215,7 +215,10 @@ def whole_shares(weights: Sequence[float], what: Sequence[str]) -> list[int]:
         total = sum(exact)
         whole = [round(one / total * _LARGEST_SHARE) for one in exact]
     if not all(whole):
-        raise UsageError(f"the weight of {what[whole.index(0)]} is below 0.00001 % of all")
+        raise UsageError(
+            f"the weight of {what[whole.index(0)]} is below 0.00001 % of all; expected more, or "
+            "leave it out"
+        )
     return whole
 
 

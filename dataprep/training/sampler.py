@@ -178,7 +178,9 @@ class Sampler:
             UsageError: the loader may give batches in another order.
         """
         if getattr(loader, "in_order", True) is False:
-            raise UsageError("a loader with in_order=False: which samples it gave cannot be told")
+            raise UsageError(
+                "a loader with in_order=False: which samples it gave cannot be told; leave that out"
+            )
         loop = self._tracking = object()
         self._untracked = False
         try:
@@ -238,7 +240,10 @@ class Sampler:
         """
         wanted = {"format": FORMAT, **self._identity}
         if not isinstance(state, Mapping) or set(state) != {*wanted, "epoch", "consumed"}:
-            raise UsageError(f"this is no state of a sampler of dataprep: {str(state)[:80]}")
+            raise UsageError(
+                f"this is no state of a sampler of dataprep: {str(state)[:80]}; give what its "
+                "state_dict() returned"
+            )
         for name, value in wanted.items():
             if state[name] != value:
                 raise UsageError(
@@ -248,7 +253,10 @@ class Sampler:
         epoch, consumed = state["epoch"], state["consumed"]
         good = type(epoch) is int and type(consumed) is int and epoch >= 0
         if not good or not 0 <= consumed <= self._order.count:
-            raise UsageError(f"the state has epoch {epoch!r}, consumed {consumed!r}: none there is")
+            raise UsageError(
+                f"the state says epoch {epoch!r} and {consumed!r} examples of "
+                f"{self._order.count:,}, which cannot be; give what state_dict() returned"
+            )
         self._epoch, self._consumed = epoch, consumed
         self._untracked = False
         if not self._steps(self._order.count - consumed):

@@ -144,7 +144,9 @@ def test_inspect_takes_nothing_that_dataprep_began_for_raw_data(tiny: Made, tmp_
         dataprep.inspect(out)
     assert (hashes(out).keys() | {"manifest.json"}) == tiny.files.keys()
     (tmp_path / "empty").mkdir()
-    with pytest.raises(SourceError, match=r"has no manifest\.json, and as raw data: no images"):
+    with pytest.raises(
+        SourceError, match=r"has no manifest\.json, and is no raw data either: no images"
+    ):
         dataprep.inspect(tmp_path / "empty")
 
 

@@ -202,7 +202,10 @@ def test_voc(voc: Path, tmp_path: Path) -> None:
         ("<annotation>", "is no XML"),
         ("<annotation/>", "no size/width, expected Pascal VOC's annotation"),
         (VOC.format(name="a", what="cat", top="many"), "could not convert string to float"),
-        ('<!DOCTYPE a [<!ENTITY b "c">]><annotation/>', "or a declaration; expected VOC's XML"),
+        (
+            '<!DOCTYPE a [<!ENTITY b "c">]><annotation/>',
+            "or a DOCTYPE; expected VOC's XML without one",
+        ),
     ],
 )
 def test_what_is_no_voc_is_one_line(text: str, reason: str, voc: Path, tmp_path: Path) -> None:

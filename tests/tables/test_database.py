@@ -50,7 +50,7 @@ def test_a_full_disk_is_one_clear_line(
 
 
 def test_too_little_memory_is_one_clear_line(little_memory: None) -> None:
-    line = r"^not enough memory to sort the images \(.*; ask for"
+    line = r"^not enough memory to sort the images \(.*; ask the scheduler for more"
     with pytest.raises(PipelineError, match=line), open_database(None) as found:
         found.execute(SORT.format(ROWS))
 

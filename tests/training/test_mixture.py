@@ -77,7 +77,7 @@ def test_what_cannot_be_mixed_is_refused_in_a_line(tiny: Made, radiographs: Made
         ({}, None, "one or more sets, none of them empty"),
         ({"a": train, "b": train[:0]}, None, "none of them empty"),
         ({"a": train, "b": other}, None, "b and a differ in their classes"),
-        ({"a": train}, {"b": 1}, "weights of b, sets a"),
+        ({"a": train}, {"b": 1}, "weights of b, and sets a; expected one of each"),
         ({"a": train}, {"a": -1}, "the weight of a is -1"),
     ]
     for sets, weights, words in cases:

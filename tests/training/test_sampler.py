@@ -208,8 +208,8 @@ def test_an_iterator_has_a_state_of_its_own() -> None:
         ({"format": 2}, "saved with format 2, here it is 1"),
         ({"epoch": -1}, "epoch -1"),
         ({"epoch": True}, "epoch True"),
-        ({"consumed": COUNT + 1}, f"consumed {COUNT + 1}"),
-        ({"consumed": "7"}, "consumed '7'"),
+        ({"consumed": COUNT + 1}, f"epoch 0 and {COUNT + 1} examples"),
+        ({"consumed": "7"}, "epoch 0 and '7' examples"),
         ({"more": 1}, "this is no state of a sampler"),
     ],
 )

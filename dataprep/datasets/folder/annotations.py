@@ -220,7 +220,7 @@ def _fractions(
     if not (width > 0 and height > 0):
         raise SourceError(
             f"{place}: an image with boxes of {width:g} x {height:g} pixels; expected its width "
-            "and height"
+            "and height; correct the file"
         )
     return tuple(side / of for side, of in zip(sides, (width, height) * 2, strict=True))
 
@@ -269,7 +269,10 @@ def _parsed(path: Path, place: str) -> ET.Element:
     except OSError as error:
         raise unreadable(str(path), error) from error
     if len(data) > _LONGEST_XML or b"<!" in data.replace(b"<!--", b""):
-        raise SourceError(f"{place}: {len(data):,} bytes, or a declaration; expected VOC's XML")
+        raise SourceError(
+            f"{place}: {len(data):,} bytes, or a DOCTYPE; expected VOC's XML without one, of "
+            f"{_LONGEST_XML:,} bytes at most; correct the file"
+        )
     try:
         return ET.fromstring(data)  # noqa: S314  # without declarations there is nothing to expand
     except (ET.ParseError, ValueError, LookupError) as error:

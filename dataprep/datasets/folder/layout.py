@@ -146,7 +146,8 @@ def metadata_beside(raw: Path, top: str, *, splits: bool) -> list[ListingUnit]:
         names = [entry.name for entry in level.others if entry.name in METADATA]
         if len(names) > 1:
             raise SourceError(
-                f"{printable(level.path or str(raw))} has {some_of(names)}; expected one of them"
+                f"{printable(level.path or str(raw))} has {some_of(names)}; expected one of them; "
+                "move what should not be read out of the raw directory"
             )
         for name in names:
             path = level.at(name)

@@ -314,7 +314,8 @@ class _Samples:
                 yield attribute.name, value
             else:
                 raise SourceError(
-                    f"{printable(field)} is {printable(repr(value))}, no whole number"
+                    f"{printable(field)} is {printable(repr(value))}, no whole number as in the "
+                    "first samples; leave it out with --attribute_fields"
                 )
 
 

@@ -37,7 +37,10 @@ def label_text(label: Value, identifier: str = "", name: str = "") -> str:
         return f"{label}\t{identifier}\t{name}" if identifier else f"{label}\t"
     if isinstance(label, str) and "\t" not in label:
         return label
-    raise SourceError(f"a label {printable(repr(label))}; expected the name or number of a class")
+    raise SourceError(
+        f"a label {printable(repr(label))}; expected the name or number of a class; name the field "
+        "that has it with --label_field"
+    )
 
 
 def name_classes(found: Collection[str], known: ClassList | None, base: str) -> Classes:
@@ -56,12 +59,18 @@ def name_classes(found: Collection[str], known: ClassList | None, base: str) -> 
     if not numbered:
         names = sorted(found)
         if known is not None and (unknown := [name for name in names if name not in known.indices]):
-            raise SourceError(f"unknown labels {some_of(unknown)}; expected those of {known.place}")
+            raise SourceError(
+                f"unknown labels {some_of(unknown)}; expected those of {known.place}; add what is "
+                "missing there"
+            )
         listed = known.classes if known else tuple((name, name) for name in names)
         return Classes(listed, {name: name for name in names}, "")
     if len(numbered) < len(found):
         texts = [text for text in found if "\t" not in text]
-        raise SourceError(f"some labels are numbers, others text: {some_of(texts)}")
+        raise SourceError(
+            f"some labels are numbers, others text: {some_of(texts)}; name the field that has them "
+            "all with --label_field, or choose shards with --files"
+        )
     numbers = {int(number) for number, *_ in numbered}
     named: dict[int, tuple[str, str]] = {}
     for number, *words in numbered:

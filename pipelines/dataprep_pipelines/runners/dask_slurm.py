@@ -139,7 +139,9 @@ def slurm_cluster(
             # What sbatch says, which dask-jobqueue puts into a message of several lines.
             said = [line for line in str(error).splitlines() if "error: " in line] or [str(error)]
             refused = line_of(said[0].rpartition("error: ")[2])
-            raise PipelineError(f"Slurm refuses the worker jobs: {refused}") from error
+            raise PipelineError(
+                f"Slurm refuses the worker jobs: {refused}; correct --dask_slurm"
+            ) from error
         report(f"Slurm: {counted(jobs, 'worker job')} submitted")
         yield cluster, _jobs_are_left(name)
     finally:

@@ -231,4 +231,6 @@ def engine_error(error: BaseException) -> DataprepError:
         return ours
     if isinstance(error, DataprepError):
         return error
-    return PipelineError(f"Beam failed: {line_of(error, -1)}")
+    return PipelineError(
+        f"Beam failed: {line_of(error, -1)}; run the same command again, with --debug to see where"
+    )

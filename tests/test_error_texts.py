@@ -1,0 +1,25 @@
+"""Messages are lines of plain words, in one form; `tests.error_texts` prints them all."""
+
+from __future__ import annotations
+
+import re
+
+from tests.error_texts import collected
+
+# What does not help, and what needs none: a program's words for itself, and politeness.
+_EMPTY = re.compile(r"\b(please|invalid|illegal|oops|sorry|failed to|unable to|bad value)\b", re.I)
+
+
+def test_all_are_found() -> None:
+    found = list(collected())
+    assert len(found) > 500
+    assert {"UsageError", "ImageError", "RejectedError"} <= {text.kind for text in found}
+    said = {text.text for text in found}
+    assert "--uncertain needs --label_columns, whose -1 it is about" in said  # as it stands
+    assert any(text.startswith("{}: somebody else put") for text in said)  # a constant
+
+
+def test_each_is_a_line_of_plain_words() -> None:
+    wrong = re.compile(r"\n|  |[.!]$")
+    assert [text for text in collected() if wrong.search(text.text)] == []
+    assert [text for text in collected() if _EMPTY.search(text.text)] == []
