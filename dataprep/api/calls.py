@@ -480,11 +480,11 @@ def stage_request(source: StrPath, options: Mapping[str, Any]) -> StageRequest:
         UsageError: an option that there is not, or that cannot have this value.
     """
     from dataprep.api.options import stage_options
-    from dataprep.api.parameters import resolve
+    from dataprep.api.parameters import resolve, with_present_names
     from dataprep.staging.plan import absolute_source
     from dataprep.staging.request import StageRequest
 
-    values = resolve("dataprep stage", stage_options(), options)
+    values = resolve("dataprep stage", stage_options(), with_present_names(options))
     return StageRequest(
         source=absolute_source(source),
         splits=sorted({*values.pop("split")}),
@@ -509,7 +509,7 @@ class _Call:
         options: Mapping[str, Any],
         beam_options: Sequence[str],
     ) -> None:
-        from dataprep.api.parameters import resolve
+        from dataprep.api.parameters import resolve, with_present_names
 
         # Python's processes import the script when they start, and would start the job once more.
         if getattr(current_process(), "_inheriting", False):
@@ -517,6 +517,7 @@ class _Call:
                 "this script was imported by a process that it started itself; put its calls of "
                 'dataprep under `if __name__ == "__main__":`'
             )
+        options = with_present_names(options)
         self.values = resolve(name, table, options)
         if any(map(options.get, ("dask_client_address", "dask_scheduler_file"))):
             self.values["dask_slurm"] = options.get("dask_slurm")  # not the site's

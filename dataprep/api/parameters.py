@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -37,6 +38,18 @@ _SYNONYMS: Mapping[str, str] = {
     "diff": "compare",
     "stage": "copy",
     "hook": "sbatch slurm",
+}
+
+# What options were called, and when that ends: a year later at least (docs/stability.md).
+_RENAMED: Mapping[str, tuple[str, str]] = {"dask_patience": ("dask_timeout", "2027-12")}
+
+# What there was, and what to do instead.
+_GONE: Mapping[str, str] = {
+    "nice": "start the command with nice -n 19",
+    "rank": "set RANK and WORLD_SIZE in the environment of each node",
+    "world_size": "set RANK and WORLD_SIZE in the environment of each node",
+    "lustre_max_stripes": "--lustre_stripe takes a number",
+    "size_column": "a column called size has the bytes of each image",
 }
 
 
@@ -156,10 +169,29 @@ def _words(option: click.Option, value: object) -> object:
     return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else value
 
 
+def present_name(name: str) -> tuple[str, str]:
+    """What an option is called now, and what to say to whoever used an earlier name, or nothing."""
+    new, until = _RENAMED.get(name, (name, ""))
+    return new, until and f"{name} is called {new} now; the old name ends after {until}"
+
+
+def with_present_names(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What was given by name, by the present names; a `FutureWarning` of each other one."""
+    for name in given:
+        if renamed := present_name(name)[1]:
+            warnings.warn(renamed, FutureWarning, stacklevel=4)  # who has called dataprep
+    return {present_name(name)[0]: value for name, value in given.items()}
+
+
 def meant(word: str, names: Iterable[str]) -> str:
-    """``; did you mean …?`` with a synonym, or the name spelled most alike; or nothing."""
+    """``; did you mean …?`` with a synonym, or the name spelled most alike; or nothing.
+
+    Of an option that there was, what to do instead.
+    """
     known = {name.replace("-", "_"): name for name in names}
     asked = word.strip("-").replace("-", "_").lower()
+    if asked in _GONE:
+        return f" any more: {_GONE[asked]}"
     found = [name for name in known if asked in _SYNONYMS.get(name, "").split()]
     found = found or difflib.get_close_matches(asked, known, n=1)
     return f"; did you mean {known[found[0]]}?" if found else ""
