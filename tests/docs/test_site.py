@@ -104,14 +104,14 @@ def test_a_browser_shows_it(site: Path, browser: Any, name: str, theme: str, wid
     metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
     browser.get((site / f"{name}.html").as_uri())
+    # Colours that are on their way from one scheme to the other are nobody's to read.
+    browser.execute_script("document.getAnimations().forEach((animation) => animation.finish())")
     scheme = browser.execute_script("return document.body.dataset.mdColorScheme")
     assert scheme == {"light": "default", "dark": "slate"}[theme]
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
     if "DATAPREP_SCREENSHOTS" in os.environ:
         place = Path(os.environ["DATAPREP_SCREENSHOTS"]) / f"site-{name}-{theme}-{width}.png"
         browser.save_screenshot(str(place))
-    # Colours that are on their way from one scheme to the other are nobody's to read.
-    browser.execute_script("document.getAnimations().forEach((animation) => animation.finish())")
     axe.inject()
     found = axe.run()["violations"]
     assert [(entry["id"], [node["html"] for node in entry["nodes"][:3]]) for entry in found] == []
