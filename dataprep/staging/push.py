@@ -57,11 +57,13 @@ class Pushed:
 
     def __str__(self) -> str:
         """One line."""
-        would = "would upload" if self.dry_run else "uploaded"
+        upload, delete = "uploaded", "deleted"
+        if self.dry_run:
+            upload, delete = "would upload", "would delete"
         return (
-            f"{self.address}: {counted(self.files, 'file')}, {sized(self.bytes)}; {would} "
+            f"{self.address}: {counted(self.files, 'file')}, {sized(self.bytes)}; {upload} "
             f"{self.uploaded:,} of them, {sized(self.uploaded_bytes)}"
-            + f"; {counted(self.deleted, 'other object')} deleted"
+            + f"; {delete} {counted(self.deleted, 'other object')}"
             * (self.deleted > 0)
         )
 
@@ -107,7 +109,7 @@ def push(
         total = sum(file.bytes for file in missing)
         size = sum(file.bytes for file in [*files, table]) + len(data)
         others = _others(store, files) if delete_others else []
-        counts = len(missing) + (not whole), total, len(others)
+        counts = len(missing) + (not whole), total + len(data) * (not whole), len(others)
         found = Pushed(address, len(files) + 2, size, *counts, dry_run)
         if dry_run:
             return found
