@@ -11,9 +11,10 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
+from importlib.metadata import entry_points
 from importlib.util import find_spec
 from itertools import takewhile
 from pathlib import Path
@@ -24,6 +25,7 @@ from hypothesis import settings
 from PIL import Image
 from pyarrow import parquet
 
+from dataprep import plugins
 from dataprep.cli import main
 from dataprep.synthesize.chestxray14 import synthesize_chestxray14
 from dataprep.synthesize.imagenet import synthesize_imagenet
@@ -423,6 +425,36 @@ def spoilt(tmp_path_factory: pytest.TempPathFactory) -> Raw:
         layout="tree",
     )
     return Raw(path / "raw", ("--num_shards", "train=3,validation=1", "--workers", "2"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _packages_are_looked_up_once() -> Iterator[None]:
+    """Whose entry points there are is kept while no package comes or goes.
+
+    A small command takes a third of its time for that, among hundreds of packages.
+    """
+    kept: dict[object, Any] = {}
+
+    def keeping(find: Callable[..., Any]) -> Callable[..., Any]:
+        def found(*words: str, **options: str) -> Any:
+            key = (find, words, *options.items(), *map(_changed, sys.path))
+            if key not in kept:
+                kept[key] = find(*words, **options)
+            return kept[key]
+
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dataprep.cli.entry_points", keeping(entry_points))
+        patch.setattr(plugins, "installed", keeping(plugins.installed))
+        yield
+
+
+def _changed(path: str) -> tuple[str, int]:
+    try:
+        return path, Path(path).stat().st_mtime_ns
+    except OSError:
+        return path, 0
 
 
 @pytest.fixture(autouse=True)
