@@ -12,6 +12,8 @@ PANDAS := $(VENV)-pandas2 $(VENV)-pandas3
 BESIDE := $(VENV)-beside
 # What is left is taken over: the last tests are the longest.
 PARALLEL := --numprocesses auto --maxprocesses 4 --dist worksteal
+# Each of the processes that run tests would compile and rewrite all of them again.
+unexport PYTHONDONTWRITEBYTECODE
 # Where those are that cannot be beside the others.
 ELSEWHERE = $(if $(wildcard $(MXNET)/.ready),DATAPREP_MXNET_PYTHON=$(abspath $(MXNET)/bin/python)) \
   $(if $(wildcard $(VENV)-mds/bin/python),DATAPREP_MDS_PYTHON=$(abspath $(VENV)-mds/bin/python)) \
