@@ -81,7 +81,8 @@ def spread(states: Iterable[State]) -> list[State]:
     Of these there are as many as operations times what they do. The first and the last of each is
     here, and one of ten between them.
     """
-    chosen, alone = [], defaultdict[str, list[State]](list)
+    chosen: list[State] = []
+    alone = defaultdict[str, list[State]](list)
     for state in states:
         (alone[state.lost] if state.kind == "single" else chosen).append(state)
     for same in alone.values():
