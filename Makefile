@@ -12,6 +12,8 @@ PANDAS := $(VENV)-pandas2 $(VENV)-pandas3
 BESIDE := $(VENV)-beside
 # What is left is taken over: the last tests are the longest.
 PARALLEL := --numprocesses auto --maxprocesses 4 --dist worksteal
+# Each of the processes that run tests would compile and rewrite all of them again.
+unexport PYTHONDONTWRITEBYTECODE
 # Where those are that cannot be beside the others.
 ELSEWHERE = $(if $(wildcard $(MXNET)/.ready),DATAPREP_MXNET_PYTHON=$(abspath $(MXNET)/bin/python)) \
   $(if $(wildcard $(VENV)-mds/bin/python),DATAPREP_MDS_PYTHON=$(abspath $(VENV)-mds/bin/python)) \
@@ -19,7 +21,7 @@ ELSEWHERE = $(if $(wildcard $(MXNET)/.ready),DATAPREP_MXNET_PYTHON=$(abspath $(M
   $(if $(wildcard $(AZURITE)/.ready),DATAPREP_AZURITE=$(abspath $(AZURITE)/node_modules/.bin/azurite-blob))
 EVERYDAY := -m "not thorough and not container" $(PARALLEL)
 
-.PHONY: demo test test-all test-lowest test-pre test-remote test-container buckets readers test-example check fuzz simulate docs dist setup bench peers clean
+.PHONY: demo test test-all test-lowest test-pre test-remote test-container buckets readers test-example check crash fuzz simulate docs dist setup bench peers clean
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -108,6 +110,10 @@ test-container: setup
 # A million schedules of launchers and workers on simulated hosts, half an hour or more; docs/reliability.md.
 simulate: setup
 	$(BIN)/python -m tests.simulation
+
+# Every state that a crash may leave, a quarter of an hour of one core; docs/reliability.md.
+crash: setup
+	DATAPREP_CRASH_STATE=all $(BIN)/python -m pytest tests/crash $(PARALLEL)
 
 check: setup
 	$(BIN)/ruff check .

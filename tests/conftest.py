@@ -11,9 +11,10 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
+from importlib.metadata import entry_points
 from importlib.util import find_spec
 from itertools import takewhile
 from pathlib import Path
@@ -24,6 +25,7 @@ from hypothesis import settings
 from PIL import Image
 from pyarrow import parquet
 
+from dataprep import plugins
 from dataprep.cli import main
 from dataprep.synthesize.chestxray14 import synthesize_chestxray14
 from dataprep.synthesize.imagenet import synthesize_imagenet
@@ -45,6 +47,18 @@ THOROUGH = (
     *("pipelines/test_rounds.py", "pipelines/test_scan_processes.py"),
     *("pipelines/test_slurm_workers.py", "review/test_report.py", "staging/test_broadcast.py"),
 )
+
+# What takes longest; whether its tests share what takes long to make, and so a process.
+LONG = {
+    "test_release.py": True,
+    "training/test_train_script.py": True,
+    "test_notebooks.py": False,
+    "crash/test_crash.py": False,
+    "crash/test_mutants.py": False,
+    "fuzz/test_fuzz.py": False,
+    "simulation/test_mutants.py": False,
+    "simulation/test_simulation.py": False,
+}
 
 # What tests skip without: packages by the name of their module, and programs.
 PACKAGES = {
@@ -140,11 +154,18 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     return lines
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Generator[None]:
     """Mark the tests of whole folders and modules, and of what cannot be written here."""
-    thorough = [Path(__file__).parent / name for name in THOROUGH]
+    thorough = {
+        path
+        for path in {item.path for item in items}
+        if any(path.is_relative_to(Path(__file__).parent / name) for name in THOROUGH)
+    }
     for item in items:
-        if any(item.path.is_relative_to(path) for path in thorough):
+        if item.path in thorough:
             item.add_marker(pytest.mark.thorough)
         parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
         arrayrecord = any(
@@ -152,6 +173,32 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         )
         if arrayrecord and find_spec("array_record") is None:
             item.add_marker(pytest.mark.skip("needs array-record, which writes this format"))
+    yield  # those that are not asked for are left out here
+    items[:] = _longest_first(items, getattr(config, "workerinput", {}).get("workercount", 1))
+
+
+def _longest_first(items: Sequence[pytest.Item], workers: int) -> list[pytest.Item]:
+    """The same tests in another order: each worker, which gets a slice, begins with some of `LONG`.
+
+    Or the last worker would still be at them when the others have nothing left to do.
+    """
+    long = {Path(__file__).parent / name: together for name, together in LONG.items()}
+    pieces: dict[object, list[pytest.Item]] = {}
+    rest = []
+    for item in items:
+        if item.path in long:
+            pieces.setdefault(item.path if long[item.path] else item, []).append(item)
+        else:
+            rest.append(item)
+    order = sorted(pieces.values(), key=lambda piece: -len(piece))
+    found: list[pytest.Item] = []
+    for number in range(workers):
+        ours = [item for piece in order[number::workers] for item in piece]
+        size = (len(items) - len(found)) // (workers - number)  # as pytest-xdist does it
+        found += ours
+        found += (more := rest[: max(0, size - len(ours))])
+        del rest[: len(more)]
+    return [*found, *rest]
 
 
 @dataclass(frozen=True)
@@ -423,6 +470,36 @@ def spoilt(tmp_path_factory: pytest.TempPathFactory) -> Raw:
         layout="tree",
     )
     return Raw(path / "raw", ("--num_shards", "train=3,validation=1", "--workers", "2"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _packages_are_looked_up_once() -> Iterator[None]:
+    """Whose entry points there are is kept while no package comes or goes.
+
+    A small command takes a third of its time for that, among hundreds of packages.
+    """
+    kept: dict[object, Any] = {}
+
+    def keeping(find: Callable[..., Any]) -> Callable[..., Any]:
+        def found(*words: str, **options: str) -> Any:
+            key = (find, words, *options.items(), *map(_changed, sys.path))
+            if key not in kept:
+                kept[key] = find(*words, **options)
+            return kept[key]
+
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dataprep.cli.entry_points", keeping(entry_points))
+        patch.setattr(plugins, "installed", keeping(plugins.installed))
+        yield
+
+
+def _changed(path: str) -> tuple[str, int]:
+    try:
+        return path, Path(path).stat().st_mtime_ns
+    except OSError:
+        return path, 0
 
 
 @pytest.fixture(autouse=True)

@@ -9,6 +9,9 @@ from tempfile import TemporaryDirectory
 
 from tests.crash.recorder import quick
 from tests.crash.scenarios import SCENARIOS, chosen_kinds, states_of
+from tests.crash.states import spread
+
+_COLUMNS = ("operations", "kill", "power", "single", "states", "tried")
 
 
 def main() -> None:
@@ -16,14 +19,16 @@ def main() -> None:
     for name, scenario in SCENARIOS.items():
         with TemporaryDirectory() as place, quick():
             recording, states = states_of(scenario(Path(place)))
-        found = Counter[str](it.kind for it in states if it.kind in chosen_kinds(name))
+        kinds = chosen_kinds(name)
+        found = Counter[str](it.kind for it in states if it.kind in kinds)
         found += Counter(states=found.total(), operations=len(recording.operations))
+        found["tried"] = sum(it.kind in kinds for it in spread(states))
         shards = {"1": "every format, one shard", "2": "every format, two shards"}
         for row in (shards.get(name.rpartition("-")[2], name), "all"):
             rows[row] = rows.get(row, Counter()) + found
     rows["all"] = rows.pop("all")
     for row, found in rows.items():
-        numbers = (found[what] for what in ("operations", "kill", "power", "single", "states"))
+        numbers = (found[what] for what in _COLUMNS)
         sys.stdout.write(f"| {row} | {' | '.join(f'{number:,}' for number in numbers)} |\n")
 
 

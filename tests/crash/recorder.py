@@ -23,6 +23,7 @@ from typing import Any
 
 import pytest
 
+from dataprep import plugins
 from dataprep.jobs import lock
 from dataprep.staging import copying
 from dataprep.system import durable_files
@@ -197,7 +198,9 @@ def quick() -> Iterator[pytest.MonkeyPatch]:
         patch.setattr(lock, "time", Clock)
         patch.setattr("dataprep.staging.copier.default_streams", lambda: 1)
         patch.setattr(copying, "_FEW", MOST_ALONE)
-        patch.setattr("dataprep.cli.entry_points", cache(entry_points))  # what plugins there are
+        # What plugins there are takes as long to find out as the rest of a command.
+        patch.setattr("dataprep.cli.entry_points", cache(entry_points))
+        patch.setattr(plugins, "installed", cache(plugins.installed))
         yield patch
 
 

@@ -185,7 +185,7 @@ SCENARIOS: dict[str, Callable[[Path], Scenario]] = {
 
 
 def chosen_kinds(name: str) -> tuple[Kind, ...]:
-    """Which states of a scenario are tried."""
+    """Which kinds of states of a scenario are tried."""
     # What may be lost alone, `prepare` has lost already.
     like_prepare = name in ("exclude", "radiographs")
     return ("kill", "power") if like_prepare else ("kill", "power", "single")
@@ -212,7 +212,7 @@ def states_of(scenario: Scenario) -> tuple[Recording, list[State]]:
 
 def sweep(
     scenario: Scenario,
-    chosen: Callable[[State], bool],
+    chosen: Callable[[Sequence[State]], Sequence[State]],
     mutant: Callable[[], AbstractContextManager[object]] = nullcontext,
     most: int = 5,
 ) -> Found:
@@ -220,7 +220,7 @@ def sweep(
 
     Args:
         scenario: the command.
-        chosen: which states.
+        chosen: those of the states that are tried.
         mutant: changes the program, as it is recorded and as it recovers.
         most: problems, after which it stops.
     """
@@ -234,9 +234,9 @@ def sweep(
         before.rename(root)
         with mutant():
             recording, states = states_of(scenario)
+            states = [*chosen(states)]
             # Those that go wrong may be neighbours; who looks for one finds it sooner like this.
-            states = random.Random(0).sample(states, len(states))
-            states = [state for state in states if chosen(state)]
+            random.Random(0).shuffle(states)
             for judge in (_seen, partial(_recovered, whole=whole)):
                 for state in states:
                     state.make(root)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Collection, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -14,6 +15,8 @@ from tests.crash.recorder import Change, Entry, Flush, Names, Recording, Write
 
 PAGE = 4096
 SECTOR = 512
+APART = 10
+"""Of the moments at which one thing may be lost, one of so many is tried."""
 
 Kind = Literal["kill", "power", "single"]
 """By a signal; by a power cut that takes all that may be lost, or one thing of it."""
@@ -32,6 +35,7 @@ class State:
         text: after which operation, and what was lost.
         ended: whether the run had returned before.
         tree: what is there.
+        lost: the one thing that was lost, or lasted; empty if it is all that may be.
     """
 
     number: int
@@ -39,6 +43,7 @@ class State:
     text: str
     ended: bool
     tree: Tree
+    lost: str = ""
 
     def make(self, root: Path) -> None:
         """Put it into a directory, whatever is there."""
@@ -55,7 +60,7 @@ class State:
 def crash_states(recording: Recording) -> list[State]:
     """Every distinct one, in the order of the operations."""
     states: dict[object, State] = {}
-    for kind, text, ended, names, data in _all(recording):
+    for kind, text, lost, ended, names, data in _all(recording):
         tree = _tree(recording, names, data)
         # What is under a temporary name is nobody's, and only deleted, whatever is in it.
         key = (
@@ -66,16 +71,31 @@ def crash_states(recording: Recording) -> list[State]:
             ),
         )
         if key not in states:
-            states[key] = State(len(states), kind, text, ended, tree)
+            states[key] = State(len(states), kind, text, ended, tree, lost)
     return list(states.values())
+
+
+def spread(states: Iterable[State]) -> list[State]:
+    """All but those in which the same is lost alone a few operations earlier or later.
+
+    Of these there are as many as operations times what they do. The first and the last of each is
+    here, and one of ten between them.
+    """
+    chosen: list[State] = []
+    alone = defaultdict[str, list[State]](list)
+    for state in states:
+        (alone[state.lost] if state.kind == "single" else chosen).append(state)
+    for same in alone.values():
+        chosen += [*same[:-1:APART], same[-1]]
+    return sorted(chosen, key=lambda state: state.number)
 
 
 def _all(
     recording: Recording,
-) -> Iterator[tuple[Kind, str, bool, Names, Mapping[int, bytes | None]]]:
-    """Kind, description, whether the run had ended, names and bytes."""
+) -> Iterator[tuple[Kind, str, str, bool, Names, Mapping[int, bytes | None]]]:
+    """Kind, description, what alone was lost, whether the run had ended, names and bytes."""
     disk = _Disk(recording)
-    yield "kill", "before anything", False, disk.names(), disk.data
+    yield "kill", "before anything", "", False, disk.names(), disk.data
     operations = recording.operations
     for number, operation in enumerate(operations):
         ended = number == len(operations) - 1
@@ -86,6 +106,7 @@ def _all(
             yield (
                 "kill",
                 f"within {after[6:]}",
+                "",
                 False,
                 disk.names(),
                 {
@@ -94,11 +115,12 @@ def _all(
                 },
             )
         disk.apply(number)
-        yield "kill", after, ended, disk.names(), disk.data
+        yield "kill", after, "", ended, disk.names(), disk.data
         if not ended and not disk.is_public(operation):
             continue
-        for kind, text, names, data in disk.power_cuts(operation, ended=ended):
-            yield kind, f"{after}; {text}", ended, names, data
+        for text, lost, names, data in disk.power_cuts(operation, ended=ended):
+            kind: Kind = "single" if lost else "power"
+            yield kind, f"{after}; {text}", lost, ended, names, data
 
 
 class _Disk:
@@ -149,7 +171,8 @@ class _Disk:
 
     def power_cuts(
         self, operation: Change | Write | Flush, *, ended: bool
-    ) -> Iterator[tuple[Kind, str, Names, Mapping[int, bytes | None]]]:
+    ) -> Iterator[tuple[str, str, Names, Mapping[int, bytes | None]]]:
+        """Description, what alone was lost, names and bytes."""
         names, pending = self.names(), self._pending
         reachable = {inode for entry, inode in names.items() if not _hidden(entry[1])}
         loose = [
@@ -158,21 +181,21 @@ class _Disk:
             if content is not None and content != self._certain[inode] and inode in reachable
         ]
         kept = {**self.data, **{inode: self._certain[inode] for inode in loose}}
-        yield "power", "nothing lasts that was not flushed", self.names(pending), kept
+        yield "nothing lasts that was not flushed", "", self.names(pending), kept
         for what, damage in _DAMAGE.items():
             damaged = {inode: self._damaged(inode, damage) for inode in loose}
-            yield "power", f"bytes not flushed are {what}", names, {**self.data, **damaged}
+            yield f"bytes not flushed are {what}", "", names, {**self.data, **damaged}
             for inode in loose:
                 if ended or (isinstance(operation, Change) and inode in operation.entries.values()):
                     text = f"of one file, bytes not flushed are {what}"
-                    yield "single", text, names, {**self.data, inode: damaged[inode]}
+                    yield text, f"{text}: {inode}", names, {**self.data, inode: damaged[inode]}
         for number, change in pending.items():
             if _visible(change):
                 text = f"operation {number}, {change.text}, did not last"
-                yield "single", text, self.names([number]), self.data
+                yield text, text, self.names([number]), self.data
                 others = pending.keys() - {number}
                 text = f"only operation {number}, {change.text}, lasted"
-                yield "single", text, self.names(others), kept
+                yield text, text, self.names(others), kept
 
     def _damaged(self, inode: int, damage: str) -> bytes:
         old, new = self._certain[inode] or b"", self.data[inode] or b""

@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.crash.scenarios import SCENARIOS, chosen_kinds, sweep
-from tests.crash.states import Kind, State
+from tests.crash.states import Kind, State, spread
 
-NUMBER = os.environ.get("DATAPREP_CRASH_STATE")
-"""Of the only state to try, from an earlier failure."""
+WHICH = os.environ.get("DATAPREP_CRASH_STATE", "")
+"""The number of the only state to try, from an earlier failure; or ``all`` of them."""
 
-
-PARTS = {"append": 4, "overwrite": 2}  # for tests of some minutes, and workers that share them
+# For tests of about a minute, and workers that share them.
+PARTS = {"append": 3, "compact": 2, "overwrite": 2, "radiographs": 2}
 
 
 def check(place: Path, name: str, *kinds: Kind, part: int, parts: int) -> None:
-    def chosen(state: State) -> bool:
-        ours = state.number % parts == part
-        return ours and state.kind in kinds if NUMBER is None else state.number == int(NUMBER)
+    def chosen(states: Sequence[State]) -> Sequence[State]:
+        if WHICH.isdigit():
+            return [states[int(WHICH)]]
+        ours = states if WHICH == "all" else spread(states)
+        return [state for state in ours if state.kind in kinds][part::parts]
 
     found = sweep(SCENARIOS[name](place), chosen)
     again = f"again: DATAPREP_CRASH_STATE=NUMBER pytest tests/crash -k 'every and [{name}]'"
     assert not found.problems, "\n".join([*found.problems, again])
-    assert NUMBER or found.states > 3
+    assert WHICH.isdigit() or found.states > 3
 
 
 def test_kills_and_power_cuts_are_healed_by_the_same_command(place: Path) -> None:

@@ -22,6 +22,7 @@ from dataprep.system.durable_files import sync_directory, write_durably
 from dataprep.system.state_files import write_state
 from dataprep.tables import sealing
 from tests.crash.scenarios import SCENARIOS, sweep
+from tests.crash.states import spread
 
 Plant = Callable[[pytest.MonkeyPatch], object]
 
@@ -159,5 +160,5 @@ def test_a_planted_bug_is_found(place: Path, name: str) -> None:
             plant(patch)
             yield
 
-    found = sweep(SCENARIOS[scenario](place), lambda _: True, mutant=planted, most=1)
+    found = sweep(SCENARIOS[scenario](place), spread, mutant=planted, most=1)
     assert found.problems, f"{found.states} states, and nothing is wrong with any"
