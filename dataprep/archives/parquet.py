@@ -105,10 +105,7 @@ def columns_of(raw: Path, container: str) -> Columns:
     Raises:
         SourceError: it cannot be read, or is no Parquet file.
     """
-    with (
-        opened(raw, container, "Parquet file") as source,
-        _open(raw, container, source) as file,
-    ):
+    with opened(raw, container, "Parquet file") as source, _open(raw, container, source) as file:
         stream = FileRange(source, 0, source.size)
         schema = file.schema_arrow
         found = Columns({}, {}, {}, _classes(schema.metadata or {}), file.metadata.num_rows, {})
@@ -137,10 +134,7 @@ def first_rows(raw: Path, container: str, columns: Columns, count: int) -> list[
         SourceError: there are none.
     """
     paths = [*columns.fields, *columns.names.values()]
-    with (
-        opened(raw, container, "Parquet file") as source,
-        _open(raw, container, source) as file,
-    ):
+    with opened(raw, container, "Parquet file") as source, _open(raw, container, source) as file:
         batch = next(file.iter_batches(count, columns=paths), None) if columns.rows else None
         if batch is None:
             raise SourceError(f"{printable(container)} has no rows; move it away")
@@ -224,10 +218,7 @@ def places_of(raw: Path, container: str, path: str) -> Iterator[tuple[int, int]]
 
 def images_of(raw: Path, container: str, path: str) -> Iterator[bytes | None]:
     """The bytes of each image in order, a few at a time; None where there are none."""
-    with (
-        opened(raw, container, "Parquet file") as source,
-        _open(raw, container, source) as file,
-    ):
+    with opened(raw, container, "Parquet file") as source, _open(raw, container, source) as file:
         for batch in file.iter_batches(_AT_ONCE, columns=[path]):
             column = batch.column(0)
             values = column.field("bytes") if pa.types.is_struct(column.type) else column

@@ -47,12 +47,7 @@ class Shown:
 
 
 def write_report(
-    out: Path,
-    path: Path,
-    *,
-    near: bool | None,
-    seed: int,
-    advance: Callable[[int], None],
+    out: Path, path: Path, *, near: bool | None, seed: int, advance: Callable[[int], None]
 ) -> None:
     """Write it.
 
@@ -161,10 +156,7 @@ def _shown(album: Album, found: Sequence[Findings]) -> list[Shown]:
     for entry in found:
         pictures = iter(album.pictures(list(_pictured(entry))))
         pairs = [
-            (
-                short(finding.text, _LONGEST),
-                tuple(islice(pictures, len(finding.images[:_ALIKE]))),
-            )
+            (short(finding.text, _LONGEST), tuple(islice(pictures, len(finding.images[:_ALIKE]))))
             for finding in entry.findings[:_PAIRS]
             if finding.images
         ]

@@ -326,10 +326,7 @@ class Hdf5CaffeSink(_PixelsSink):
 
     @override
     def finish_split(
-        self,
-        paths: Sequence[Path],
-        info: DatasetInfo,
-        shards: Sequence[FinishedShard],
+        self, paths: Sequence[Path], info: DatasetInfo, shards: Sequence[FinishedShard]
     ) -> Sequence[WrittenFile]:
         """Write the list."""
         listing = to_bytes("".join(f"{shard.names[0]}\n" for shard in shards))

@@ -95,11 +95,7 @@ class FileWriter(ShardWriter):
     """Of HDF5, to read it."""
 
     def __init__(
-        self,
-        paths: Sequence[Path],
-        info: DatasetInfo,
-        row: tuple[int, ...] = (),
-        dtype: str = "u1",
+        self, paths: Sequence[Path], info: DatasetInfo, row: tuple[int, ...] = (), dtype: str = "u1"
     ) -> None:
         super().__init__(info, pixels=bool(row))
         for name, _ in info.attributes:

@@ -157,11 +157,7 @@ def broadcast_files(
 
 
 def _travel(
-    peers: MpiPeers,
-    order: Iterator[Chunk],
-    reader: _Reader,
-    storage: _Storage,
-    progress: Progress,
+    peers: MpiPeers, order: Iterator[Chunk], reader: _Reader, storage: _Storage, progress: Progress
 ) -> None:
     """Let every chunk travel through this node, to the end or until a node has failed."""
     from mpi4py import MPI

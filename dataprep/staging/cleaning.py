@@ -20,13 +20,7 @@ from dataprep.staging.directory import (
     remove_files,
 )
 from dataprep.staging.node_lock import LOCK, describe_holder, node_lock
-from dataprep.staging.sentinel import (
-    PLANNED,
-    SENTINEL,
-    other_jobs,
-    read_sentinel,
-    remove_lease,
-)
+from dataprep.staging.sentinel import PLANNED, SENTINEL, other_jobs, read_sentinel, remove_lease
 from dataprep.system.messages import counted, printable, sized, some_of
 
 # A copier that was told to stop ends with the chunk that it is at. Where a job is cancelled, it and

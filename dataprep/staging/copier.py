@@ -23,12 +23,7 @@ from dataprep.staging.agreement import (
     agree_to_start,
 )
 from dataprep.staging.broadcast import broadcast_files
-from dataprep.staging.copying import (
-    Progress,
-    copy_files,
-    default_streams,
-    rehash_files,
-)
+from dataprep.staging.copying import Progress, copy_files, default_streams, rehash_files
 from dataprep.staging.directory import (
     StageDirectory,
     opened_parent,
@@ -43,11 +38,7 @@ from dataprep.staging.mpi import MpiPeers
 from dataprep.staging.node_lock import node_lock, try_lock
 from dataprep.staging.plan import StagePlan
 from dataprep.staging.request import StageReporter
-from dataprep.staging.sentinel import (
-    PLANNED,
-    SENTINEL,
-    planned_paths,
-)
+from dataprep.staging.sentinel import PLANNED, SENTINEL, planned_paths
 from dataprep.staging.source import SourceFile
 from dataprep.staging.writing import TargetWriter
 from dataprep.system.durable_files import is_partial

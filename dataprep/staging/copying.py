@@ -10,12 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from contextlib import (
-    AbstractContextManager,
-    ExitStack,
-    nullcontext,
-    suppress,
-)
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from functools import cache
 from pathlib import Path
 

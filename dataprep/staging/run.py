@@ -208,12 +208,7 @@ def _clean_here(place: Path, job: str | None) -> str:
 
 
 def _run_on_nodes(
-    job: Job,
-    command: Sequence[str],
-    words: Sequence[str],
-    signals: _Signals,
-    *,
-    keep: bool,
+    job: Job, command: Sequence[str], words: Sequence[str], signals: _Signals, *, keep: bool
 ) -> int:
     program = [*launcher(job), sys.executable, "-P", "-m", "dataprep", *words]
     # Known to the copies that are started here, and to no other user of the cluster.

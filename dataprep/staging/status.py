@@ -11,12 +11,7 @@ from dataprep.sealed.part import described
 from dataprep.sealed.set import SealedSet
 from dataprep.staging.directory import StageDirectory
 from dataprep.staging.node_lock import describe_holder
-from dataprep.staging.sentinel import (
-    changed_files,
-    other_jobs,
-    planned_paths,
-    read_sentinel,
-)
+from dataprep.staging.sentinel import changed_files, other_jobs, planned_paths, read_sentinel
 from dataprep.system.messages import counted, printable, sized, some_of
 
 
