@@ -118,5 +118,4 @@ def _lowest_first() -> NDArray[np.intp]:
 
 _LOWEST: Final = _lowest_first()
 _MIDDLE: Final = len(_LOWEST) // 2
-_DIGITS: Final = _SIDE * _SIDE // 4
 _SQUARES: Final = np.arange(256) ** 2

@@ -35,6 +35,8 @@ from dataprep_schemas import caffe_pb2
 class LmdbShardWriter(LmdbWriter):
     """Writes one database."""
 
+    ascending: ClassVar[bool] = True
+
     @override
     def append(self, example: Example) -> None:
         key = b"%08d_" % self.number + to_bytes(example.key)
@@ -106,7 +108,7 @@ class LmdbSink(LmdbFileSink):
     @override
     def open(self, paths: Sequence[Path], info: DatasetInfo) -> LmdbShardWriter:
         self.check(info)
-        return LmdbShardWriter(paths, info, append=True, pixels=self.pixels)
+        return LmdbShardWriter(paths, info, pixels=self.pixels)
 
     @override
     def reference_records(self, paths: Sequence[Path], info: DatasetInfo) -> Iterator[Record]:

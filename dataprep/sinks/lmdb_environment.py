@@ -55,22 +55,21 @@ class LmdbWriter(ShardWriter):
     Args:
         paths: one, which must not exist. No lock file appears beside it: nobody else can know of
             it.
-        append: whether keys come in ascending order, which packs pages full.
 
     Attributes:
+        ascending: whether keys come in that order, which packs pages full.
         number: of the next record.
 
     Raises:
         OSError: the disk is full, and the like.
     """
 
-    def __init__(
-        self, paths: Sequence[Path], info: DatasetInfo, *, append: bool, pixels: bool = False
-    ) -> None:
+    ascending: ClassVar[bool] = False
+
+    def __init__(self, paths: Sequence[Path], info: DatasetInfo, *, pixels: bool = False) -> None:
         super().__init__(info, pixels=pixels)
         self.number = 0
         (self._path,) = paths
-        self._append = append
         self._records = 0  # of the open transaction
         self._bytes = 0
         self._transaction: lmdb.Transaction[bytes] | None = None
@@ -101,7 +100,7 @@ class LmdbWriter(ShardWriter):
                 self._commit()
             if self._transaction is None:
                 self._transaction = self._begin(len(value))
-            stored = self._transaction.put(key, value, overwrite=False, append=self._append)
+            stored = self._transaction.put(key, value, overwrite=False, append=self.ascending)
         if not stored:
             raise SinkError(f"key {key!r} is there already, or not in ascending order")
         self.number += 1

@@ -6,8 +6,8 @@ import hashlib
 import os
 import shlex
 import stat
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
@@ -53,9 +53,8 @@ class TargetWriter:
         self._reread = verify == "reread"
         self._check = check
         self._digest = hashlib.sha256() if verify != "none" else None
-        self._explained = _Explained(target, f"writing {file.path}")
         self._opened = ExitStack()
-        with self._explained:
+        with self._explained():
             if folder is None:
                 opened = opened_parent(target, file.path, create=True)
                 self._parent, self._name = self._opened.enter_context(opened)
@@ -90,7 +89,7 @@ class TargetWriter:
             StagingError: the target does not take it.
         """
         view, done = memoryview(data), 0
-        with self._explained:
+        with self._explained():
             while done < len(view):
                 done += os.pwrite(self._descriptor, view[done:], offset + done)
 
@@ -102,7 +101,7 @@ class TargetWriter:
                 else; a directory has its name; the target does not take it.
         """
         copied = self.prove()
-        with self._explained:
+        with self._explained():
             os.fsync(self._descriptor)
             if self._reread:
                 # Its pages are clean now: without them it comes from the storage.
@@ -127,11 +126,10 @@ class TargetWriter:
                 f"{self._file.sha256}: it was damaged or changed; run dataprep verify "
                 f"{shlex.quote(printable(str(self._source)))}"
             )
-        with self._explained:
+        with self._explained():
             if self._file.modified is not None:
                 # What has no hash is known again by this, should the copier be killed.
-                times = (self._file.modified, self._file.modified)
-                os.utime(self._descriptor, ns=times)
+                os.utime(self._descriptor, ns=(self._file.modified,) * 2)
             written = os.fstat(self._descriptor)
             if self._file.modified is not None and stat.S_IMODE(written.st_mode) != self._file.mode:
                 os.fchmod(self._descriptor, self._file.mode)  # whatever the umask
@@ -151,7 +149,7 @@ class TargetWriter:
         Raises:
             StagingError: a directory has that name; the target does not take it.
         """
-        with self._explained:
+        with self._explained():
             os.replace(
                 self._temporary, self._name, src_dir_fd=self._parent, dst_dir_fd=self._parent
             )
@@ -167,6 +165,15 @@ class TargetWriter:
                 os.unlink(self._temporary, dir_fd=self._parent)
         self._opened.close()
 
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Word the errors of the system."""
+        try:
+            yield
+        except OSError as error:
+            doing = f"writing {self._file.path}"
+            raise target_error(error, place_of(self._target), doing) from error
+
     def _damaged(self, found: str, expected: str) -> StagingError:
         place = f"{place_of(self._target)}/{printable(self._file.path)}"
         return StagingError(
@@ -174,20 +181,3 @@ class TargetWriter:
             f"{found}, expected {expected}; "
             "take the node out of the job and report it"
         )
-
-
-class _Explained:
-    """Words the errors of the system; for use again and again."""
-
-    __slots__ = ("_doing", "_target")
-
-    def __init__(self, target: int, doing: str) -> None:
-        self._target = target
-        self._doing = doing
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, where: object) -> None:
-        if isinstance(error, OSError):
-            raise target_error(error, place_of(self._target), self._doing) from error
