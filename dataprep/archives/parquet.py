@@ -39,21 +39,13 @@ _AT_MOST: Final = 1 << 20  # bytes that a stream reads at once
 
 
 class _Chunk(NamedTuple):
-    """The pages of a column in a row group.
-
-    Attributes:
-        values: how many there are.
-        unpacked: bytes of them, uncompressed.
-        size: bytes of the pages, as they lie there.
-        start: where the first page is.
-        plain: whether nothing is compressed, nor in a dictionary.
-    """
+    """The pages of a column in a row group."""
 
     values: int
-    unpacked: int
-    size: int
-    start: int
-    plain: bool
+    unpacked: int  # bytes of them, uncompressed
+    size: int  # bytes of the pages, as they lie there
+    start: int  # of the first page
+    plain: bool  # nothing is compressed, nor in a dictionary
 
 
 class NotInPlaceError(Exception):

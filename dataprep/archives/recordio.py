@@ -147,7 +147,7 @@ def recordio_samples(raw: Path, container: str) -> Iterator[Sample]:
             if head > total:
                 raise SinkError(f"the record at byte {start} has {flag} labels in {total} bytes")
             several = struct.unpack(f"<{flag}f", stream.read_at(at + HEADER.size, 4 * flag))
-            labels = [_whole(each) for each in (several or (label,))]
+            labels = [int(it) if it.is_integer() else it for it in (several or (label,))]
             whole = end - at == total + -total % 4
             begin, packing = (at + head, ()) if whole else (at, ("recordio", end - start))
             place = container, begin, total - head, 0
@@ -156,10 +156,6 @@ def recordio_samples(raw: Path, container: str) -> Iterator[Sample]:
             known = is_image(stream.read_at(at + head, HEAD)) or not whole
             value: Value = labels[0] if len(labels) == 1 else labels
             yield Sample(key, {_IMAGE: image} if known else {}, {_LABEL: value})
-
-
-def _whole(number: float) -> int | float:
-    return int(number) if number.is_integer() else number
 
 
 def _listed(path: Path) -> dict[int, str]:

@@ -140,11 +140,7 @@ def _feature(read: Read, start: int, end: int) -> tuple[str, Value | tuple[int, 
 
 
 def _fields(read: Read, start: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """The fields of a message that lies there: number, start and end of what each holds.
-
-    Raises:
-        ValueError: it has fields that tf.train.Example has not.
-    """
+    """The fields of a message that lies there: number, start and end of what each holds."""
     while start < end:
         head = read(start, min(_TAG_AND_LENGTH, end - start))
         tag, at = varint(head, 0)

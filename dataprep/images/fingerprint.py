@@ -90,8 +90,7 @@ def small_grey(pixels: Pixels) -> Pixels:
 def _cosines(size: int) -> NDArray[np.float64]:
     """The lowest frequencies of the DCT-II of so many values and their middles, as whole numbers.
 
-    Returns:
-        (cut, frequency, value). A value that is cut counts as the part of it that is left.
+    By (cut, frequency, value); a value that is cut counts as the part of it that is left.
     """
     found = []
     for cut in _CUTS:

@@ -80,17 +80,12 @@ class Verified:
 
 @dataclass(frozen=True, slots=True)
 class _Shard:
-    """A shard, or files besides, which hold no records of their own.
-
-    Attributes:
-        row: of its first record in the table.
-        records: how many it has; None if there are none to look at.
-    """
+    """A shard, or files besides, which hold no records of their own."""
 
     split: str
     number: int
-    row: int
-    records: int | None
+    row: int  # of its first record in the table
+    records: int | None  # None if there are none to look at
     files: tuple[File | RecordsFile, ...]
 
     @property

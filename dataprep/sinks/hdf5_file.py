@@ -301,9 +301,7 @@ class _NewFile(io.FileIO):
 def _create(disk: _NewFile, version: int) -> h5py.File:
     """HDF5's view of a new file: without times of day, and without a cache of chunks.
 
-    Args:
-        version: `HDF5_1_8` or `HDF5_1_10`, which then can read it. Both protect what is not data
-            by checksums, the first all but the index of chunks.
+    Both versions protect what is not data by checksums, 1.8 all but the index of chunks.
     """
     creation: Any = h5py.h5p.create(h5py.h5p.FILE_CREATE)
     creation.set_obj_track_times(False)
@@ -417,11 +415,7 @@ def _check_plain(group: h5py.Group, size: int, depth: int = 2) -> None:
 
 
 def _read_info(file: h5py.File, info: DatasetInfo, sink: str) -> DatasetInfo:
-    """What the file says of its data set.
-
-    Raises:
-        SinkError: it is another sink's, or a later version's, or the caller knows of other classes.
-    """
+    """What the file says of its data set, which is this sink's, and of classes that are known."""
     found = file.attrs["dataprep_format"], int(file.attrs["dataprep_version"])
     if found != (sink, LAYOUT_VERSION):
         raise SinkError(f"its format and version are {found}, expected {(sink, LAYOUT_VERSION)}")

@@ -250,11 +250,7 @@ def _schema_of(info: DatasetInfo) -> pa.Schema:
 
 
 def _info_of(schema: pa.Schema, info: DatasetInfo) -> DatasetInfo:
-    """What is known of the data set; classes are the file's if nobody else knows them.
-
-    Raises:
-        SinkError: the file is not dataprep's.
-    """
+    """What is known of the data set; classes are the file's if nobody else knows them."""
     if b"dataprep" not in (schema.metadata or {}) or not {"image", "key"} <= {*schema.names}:
         raise SinkError("its schema is not that of dataprep's images; `datasets` may read it")
     if info.classes:

@@ -217,11 +217,6 @@ class _Reader:
     """Reads this node's chunks ahead of their turn, in a thread. A context manager.
 
     Behind each chunk's bytes is one that says whether they could be read.
-
-    Attributes:
-        length: of a chunk, in bytes, at most.
-        spare: buffers that are free again.
-        bytes_read: so far.
     """
 
     def __init__(

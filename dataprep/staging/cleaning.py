@@ -114,15 +114,7 @@ def _left_to_others(directory: StageDirectory, job: str | None) -> str:
 
 
 def _remove(directory: StageDirectory, paths: AbstractSet[str]) -> Cleaned:
-    """Take a copy out of a target, by descriptors only; what others put there stays.
-
-    Args:
-        directory: the target; its lock is held.
-        paths: of the files that staging put there, or was about to; relative, staying inside.
-
-    Raises:
-        StagingError: something that should go cannot be removed.
-    """
+    """Take these out of a target whose lock is held; what others put there stays."""
     # The manifest first, so that no reader takes the rest for whole.
     first = remove_files(directory.descriptor, paths & {MANIFEST}, finished=True)
     rest = remove_files(directory.descriptor, paths, finished=True)

@@ -194,11 +194,7 @@ class Copier:
             remove_file(self.directory.descriptor, name)
 
     def _write_labels(self) -> list[CopiedFile]:
-        """Make it a data set, or a part of one, durably; the manifest last of all but the sentinel.
-
-        Raises:
-            StagingError: the storage is full, read-only, damaged, or gone.
-        """
+        """Make it a data set, or a part of one, durably; the manifest last but the sentinel."""
         target, source = self.directory.descriptor, self.plan.inventory.source
         part, written = self.plan.selection.part, []
         for name, data in ((PART, part and encode(part)), (MANIFEST, self.plan.inventory.data)):

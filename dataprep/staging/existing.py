@@ -126,14 +126,7 @@ def _refuse_foreign(
 
 
 def _claim(plan: StagePlan, directory: StageDirectory) -> Sentinel | None:
-    """Make sure that this job may use and change what an earlier call left in the target.
-
-    Returns:
-        The sentinel of that call; None if there is none.
-
-    Raises:
-        StagingError: it is another job's, in use by others, or a copy of something else.
-    """
+    """Make sure that this job may use and change what is there; the sentinel of that, if any."""
     job = plan.placement.job
     had = job in other_jobs(directory, None)  # an earlier call of this job may be in use
     if plan.request.shared and job is not None:

@@ -164,7 +164,7 @@ def _launched(launch: Launch, job: Job | None, host: str) -> Placement:
     found = Placement(
         host,
         local_rank=launch.local_rank or 0,
-        job=_name(job),
+        job=job.name if job else None,
         step=step.replace(" ", "-") if launch.name else None,
         origin=launch.origin,
     )
@@ -201,7 +201,3 @@ def _index_of(host: str, hosts: Sequence[str]) -> int | None:
     """With or without a domain."""
     names = [short_name(name) for name in hosts]
     return names.index(short_name(host)) if short_name(host) in names else None
-
-
-def _name(job: Job | None) -> str | None:
-    return job.name if job else None

@@ -75,14 +75,10 @@ def run_on_copy(
 
 
 class _Signals:
-    """What has come, handed on to the process that works at the moment. A context manager.
-
-    Attributes:
-        stopped: the signal that ends all this; None if none has come.
-    """
+    """What has come, handed on to the process that works at the moment. A context manager."""
 
     def __init__(self) -> None:
-        self.stopped: int | None = None
+        self.stopped: int | None = None  # the signal that ends all this
         self._working: subprocess.Popen[str] | None = None
         self._early: list[int] | None = None  # what came while a process was being started
         self._raising = False
@@ -129,14 +125,7 @@ class _Signals:
     def run(
         self, words: Sequence[str], *, output: bool = False, **variables: str
     ) -> tuple[int, str]:
-        """Run a program, which gets all signals that come.
-
-        Returns:
-            Its exit code, and what it printed.
-
-        Raises:
-            StoppedError: a signal came before it.
-        """
+        """Run a program, which gets all signals that come; its exit code, and what it printed."""
         self.check()
         early: list[int] = []
         self._early = early

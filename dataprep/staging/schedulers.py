@@ -194,10 +194,7 @@ def expand_hosts(text: str) -> list[str]:
 
 
 def _numbers(text: str) -> list[str]:
-    """Every number of what is between brackets, such as ``0-2,5``.
-
-    A number has at least as many digits as the one its range begins with.
-    """
+    """Every number of ``08-10,5``, with as many digits at least as the first of its range."""
     numbers: list[str] = []
     for part in text.split(","):
         first, _, last = part.partition("-")

@@ -311,11 +311,7 @@ def _nearest(directory: Path) -> Path:
 
 
 def _lfs(*words: str) -> subprocess.CompletedProcess[str]:
-    """Run it, without a shell; its failure is for the caller to judge.
-
-    Raises:
-        LfsError: there is none, or it does not answer.
-    """
+    """Run it, without a shell; its failure is for the caller to judge."""
     try:
         return subprocess.run(  # noqa: S603
             ["lfs", *words],  # noqa: S607  # the site's, by PATH
