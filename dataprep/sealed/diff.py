@@ -102,19 +102,15 @@ def diff(
         if split not in own.splits
     ]
     rows: list[dict[str, NDArray[np.void]]] = [{}, {}]
-    for split in both[0].splits:
-        for each, found in zip(both, rows, strict=True):
-            if split in each.splits:
-                found[split] = own = _rows(each, split, hashes=not pixels)
-                shared = pixels and split in both[1].splits
-                steps = _add_pixels(own, each, split, max_pixels, threads) if shared else [len(own)]
-                for done in steps:
-                    progress(done)
-    for split in both[1].splits:
-        if split not in rows[1]:
-            rows[1][split] = _rows(both[1], split, hashes=not pixels)
-            progress(len(rows[1][split]))
-    splits = [_compare(both, split, rows) for split in both[0].splits if split in both[1].splits]
+    shared = [split for split in both[0].splits if split in both[1].splits]
+    for each, found in zip(both, rows, strict=True):
+        for split in each.splits:
+            found[split] = own = _rows(each, split, hashes=not pixels)
+            looked = pixels and split in shared
+            steps = _add_pixels(own, each, split, max_pixels, threads) if looked else [len(own)]
+            for done in steps:
+                progress(done)
+    splits = [_compare(both, split, rows) for split in shared]
     versions = differing(both[0].manifest.versions, both[1].manifest.versions, " and")
     return Difference(tuple(splits), tuple(missing), pixels, versions)
 

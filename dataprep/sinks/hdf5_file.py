@@ -1,17 +1,8 @@
 """What the HDF5 formats share: how a file is made, described, opened and checked.
 
-Every file has, on its root group, the attributes ``dataprep_format`` (the sink's name),
-``dataprep_version`` (of that layout, an integer), ``colorspace``, ``multilabel`` (0 or 1),
-``classes`` (identifiers) and ``class_names``.
-
-Images are appended to one dataset; the columns behind it have a row a record each: labels, keys,
-and what else a format has. The images' dataset has chunks of 64 KiB, or one image if that is more.
-They are not compressed, so that an image is read without the rest of its chunks.
-
-Attributes of examples are a dataset each, ``attributes/<name>``, a row a record: int64, or
-fixed-length UTF-8 padded with zeros, like keys. HDF5 knows no missing rows: they hold what the
-dataset's HDF5 attribute ``missing`` says, the smallest int64 or the empty text. Captions are such
-text, too, all in one dataset ``captions``: those of record ``i`` begin at ``caption_offsets[i]``.
+docs/hdf5.md has a table of what is in one. Images are appended to one dataset, in chunks of 64 KiB,
+or of one image if that is more; they are not compressed, so that an image is read without the rest
+of its chunks. Behind it are columns, with a row a record each.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ import shlex
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Self
 
@@ -20,6 +21,7 @@ from dataprep.system.state_files import file_sha256
 from dataprep_schemas.state import CopiedFile
 
 
+@dataclass(eq=False)
 class TargetWriter:
     """A file on its way into the target; left without `finish`, it leaves nothing there.
 
@@ -37,29 +39,23 @@ class TargetWriter:
         StagingError: the target is full, read-only, or something is in the way.
     """
 
-    def __init__(
-        self,
-        target: int,
-        file: SourceFile,
-        *,
-        source: Source,
-        verify: Verify,
-        folder: int | None = None,
-        check: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._file = file
-        self._source = source
-        self._target = target
-        self._reread = verify == "reread"
-        self._check = check
-        self._digest = hashlib.sha256() if verify != "none" else None
+    target: int
+    file: SourceFile
+    _: KW_ONLY
+    source: Source
+    verify: Verify
+    folder: int | None = None
+    check: Callable[[], None] = lambda: None
+
+    def __post_init__(self) -> None:
+        self._digest = hashlib.sha256() if self.verify != "none" else None
         self._opened = ExitStack()
         with self._explained():
-            if folder is None:
-                opened = opened_parent(target, file.path, create=True)
+            if self.folder is None:
+                opened = opened_parent(self.target, self.file.path, create=True)
                 self._parent, self._name = self._opened.enter_context(opened)
             else:
-                self._parent, self._name = folder, file.path.rpartition("/")[2]
+                self._parent, self._name = self.folder, self.file.path.rpartition("/")[2]
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             self._temporary = partial_name(self._name)
             try:
@@ -103,11 +99,11 @@ class TargetWriter:
         copied = self.prove()
         with self._explained():
             os.fsync(self._descriptor)
-            if self._reread:
+            if self.verify == "reread":
                 # Its pages are clean now: without them it comes from the storage.
                 os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
                 place = Path(f"/proc/self/fd/{self._descriptor}")
-                stored = file_sha256(place, lambda _: self._check())
+                stored = file_sha256(place, lambda _: self.check())
                 if stored != copied.sha256:
                     raise self._damaged(f"SHA-256 {stored}", str(copied.sha256))
         self.publish()
@@ -120,22 +116,22 @@ class TargetWriter:
             StagingError: it is something else.
         """
         found = None if self._digest is None else self._digest.hexdigest()
-        if None not in (found, self._file.sha256) and found != self._file.sha256:
+        if None not in (found, self.file.sha256) and found != self.file.sha256:
             raise StagingError(
-                f"{printable(f'{self._source}/{self._file.path}')} has SHA-256 {found}, expected "
-                f"{self._file.sha256}: it was damaged or changed; run dataprep verify "
-                f"{shlex.quote(printable(str(self._source)))}"
+                f"{printable(f'{self.source}/{self.file.path}')} has SHA-256 {found}, expected "
+                f"{self.file.sha256}: it was damaged or changed; run dataprep verify "
+                f"{shlex.quote(printable(str(self.source)))}"
             )
         with self._explained():
-            if self._file.modified is not None:
+            if self.file.modified is not None:
                 # What has no hash is known again by this, should the copier be killed.
-                os.utime(self._descriptor, ns=(self._file.modified,) * 2)
+                os.utime(self._descriptor, ns=(self.file.modified,) * 2)
             written = os.fstat(self._descriptor)
-            if self._file.modified is not None and stat.S_IMODE(written.st_mode) != self._file.mode:
-                os.fchmod(self._descriptor, self._file.mode)  # whatever the umask
-            if written.st_size != self._file.bytes:
-                raise self._damaged(f"{written.st_size:,} bytes", f"{self._file.bytes:,}")
-        return CopiedFile(self._file.path, self._file.bytes, found, written.st_mtime_ns)
+            if self.file.modified is not None and stat.S_IMODE(written.st_mode) != self.file.mode:
+                os.fchmod(self._descriptor, self.file.mode)  # whatever the umask
+            if written.st_size != self.file.bytes:
+                raise self._damaged(f"{written.st_size:,} bytes", f"{self.file.bytes:,}")
+        return CopiedFile(self.file.path, self.file.bytes, found, written.st_mtime_ns)
 
     def close(self) -> None:
         """Close the file, whether it is proven or given up."""
@@ -171,11 +167,11 @@ class TargetWriter:
         try:
             yield
         except OSError as error:
-            doing = f"writing {self._file.path}"
-            raise target_error(error, place_of(self._target), doing) from error
+            doing = f"writing {self.file.path}"
+            raise target_error(error, place_of(self.target), doing) from error
 
     def _damaged(self, found: str, expected: str) -> StagingError:
-        place = f"{place_of(self._target)}/{printable(self._file.path)}"
+        place = f"{place_of(self.target)}/{printable(self.file.path)}"
         return StagingError(
             f"this node's storage gives back other bytes than were written to {place}: "
             f"{found}, expected {expected}; "
