@@ -15,7 +15,7 @@ from dataprep.sealed.set import SealedSet, first_rows
 from dataprep.sealed.split import FinishedSplit
 from dataprep.sinks.example import pixels_of
 from dataprep.system.messages import printable
-from dataprep.system.versions import differing
+from dataprep.system.state_files import differing
 from dataprep.tables.records import RecordsTable
 
 SHOWN = 5  # keys named for each kind of difference

@@ -17,8 +17,7 @@ from dataprep.errors import DatasetError, UsageError
 from dataprep.sealed.part import described, read_part
 from dataprep.system.messages import counted, printable, refusal, sized
 from dataprep.system.regular_files import read_regular
-from dataprep.system.state_files import parse
-from dataprep.system.versions import upgrade
+from dataprep.system.state_files import parse, upgrade
 from dataprep_schemas.manifest import Examples, File, Manifest, Shard, Split
 from dataprep_schemas.state import Part
 
