@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from dataprep.errors import DatasetError, UsageError
-from dataprep.sealed.part import described, read_part
-from dataprep.system.messages import counted, printable, refusal, sized
+from dataprep.system.messages import counted, printable, refusal, sized, some_of
 from dataprep.system.regular_files import read_regular
 from dataprep.system.state_files import parse, upgrade
 from dataprep_schemas.manifest import Examples, File, Manifest, Shard, Split
@@ -29,6 +28,13 @@ REMEDY: Final = (
     "take it from another copy of the data set, or run the command that made the data set again "
     "with --overwrite"
 )
+
+PART: Final = "part.json"
+"""Which shards of a data set a node has. ``dataprep stage`` copies the manifest as it is, since its
+hash must stay; with ``--share`` or ``--split`` only some of what that names comes along."""
+
+_OURS: Final = b'"dataprep-part-'  # also of versions to come; the name is common
+_STAGE_AGAIN: Final = "stage the data set again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +244,54 @@ def _present(split: Split, name: str, part: Part | None) -> PresentSplit:
     numbers = part.splits[name]
     files = tuple(file for file in split.files if file.path in part.split_files)
     return PresentSplit(split, numbers, tuple(split.shards[at] for at in numbers), files)
+
+
+def has_part(out: Path) -> bool:
+    """Whether the ``part.json`` of a directory is one that staging wrote; else it is not ours.
+
+    Raises:
+        DatasetError: it cannot be read.
+    """
+    return _part_data(out / PART) is not None
+
+
+def read_part(out: Path, manifest: Manifest) -> Part | None:
+    """What ``part.json`` says; None if there is none of ours, so everything should be here.
+
+    Raises:
+        DatasetError: it cannot be understood, or is a part of another data set.
+    """
+    path = out / PART
+    data = _part_data(path)
+    if data is None:
+        return None
+    part = parse(data, Part, path, _STAGE_AGAIN)
+    if part.manifest_sha256 != manifest.sha256:
+        raise DatasetError(f"{path} is of another data set; {_STAGE_AGAIN}")
+    for name, numbers in part.splits.items():
+        known = manifest.splits.get(name)
+        ascending = all(before < number for before, number in pairwise((-1, *numbers)))
+        if known is None or not numbers or not ascending or numbers[-1] >= len(known.shards):
+            raise DatasetError(f"{path} names shards of {name} that there are not; {_STAGE_AGAIN}")
+    return part
+
+
+def described(part: Part) -> str:
+    """For messages: ``part 2 of 4``, ``only validation``."""
+    if part.nodes > 1:
+        return f"part {part.node + 1} of {part.nodes}"
+    return f"only {some_of(part.splits)}"
+
+
+def _part_data(path: Path) -> bytes | None:
+    """The file, if it is one of ours, whole or damaged."""
+    try:
+        data = read_regular(path)
+    except (FileNotFoundError, IsADirectoryError):
+        return None
+    except OSError as error:
+        raise DatasetError(f"{path} cannot be read: {error.strerror}; {_STAGE_AGAIN}") from error
+    return data if _OURS in data else None
 
 
 def first_rows(manifest: Manifest) -> dict[str, list[int]]:

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from dataprep.errors import StagingError
 from dataprep.remote.store import Store
-from dataprep.sealed.part import NAME as PART
 from dataprep.sealed.set import NAME as MANIFEST
+from dataprep.sealed.set import PART
 from dataprep.staging.agreement import (
     Alone,
     NodeDone,

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from dataprep.errors import StagingError
 from dataprep.remote.store import Store, address_of
-from dataprep.sealed.part import NAME as PART
 from dataprep.sealed.set import NAME as MANIFEST
+from dataprep.sealed.set import PART
 from dataprep.staging.directory import StageDirectory
 from dataprep.staging.placement import Placement, require_node
 from dataprep.staging.request import Source, StageRequest

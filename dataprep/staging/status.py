@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dataprep.errors import DatasetError
-from dataprep.sealed.part import NAME as PART
-from dataprep.sealed.part import described
-from dataprep.sealed.set import SealedSet
+from dataprep.sealed.set import PART, SealedSet, described
 from dataprep.staging.directory import StageDirectory
 from dataprep.staging.node_lock import describe_holder
 from dataprep.staging.sentinel import changed_files, other_jobs, planned_paths, read_sentinel
