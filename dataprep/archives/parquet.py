@@ -54,23 +54,14 @@ class NotInPlaceError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The columns of a file.
+    """The columns of a file, by their names."""
 
-    Attributes:
-        images: path of the bytes of each column of images, by its name: ``image.bytes``.
-        names: path of the file name beside the bytes of a column, where there is one.
-        fields: the other columns of numbers, texts or lists of them.
-        classes: names of the classes that a column's numbers are, by the column's name.
-        rows: how many there are.
-        packed: bytes of each column of images that have to be copied; 0: they may be read in place.
-    """
-
-    images: dict[str, str]
-    names: dict[str, str]
-    fields: dict[str, pa.DataType]
-    classes: dict[str, tuple[str, ...]]
+    images: dict[str, str]  # path of the bytes of each column of images: ``image.bytes``
+    names: dict[str, str]  # path of the file name beside the bytes, where there is one
+    fields: dict[str, pa.DataType]  # the other columns of numbers, texts or lists of them
+    classes: dict[str, tuple[str, ...]]  # names of the classes that a column's numbers are
     rows: int
-    packed: dict[str, int]
+    packed: dict[str, int]  # bytes of images that have to be copied; 0: may be read in place
 
     def image(self, name: str) -> str:
         """The name of the column of images: that, or the only one.

@@ -56,20 +56,14 @@ _LIMITS = ("Could not determine subsampling level", "Unsupported color conversio
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What the header promises.
-
-    Attributes:
-        height: in pixels, as is the width.
-        components: 1 (grey), 3 (YCbCr or RGB) or 4 (CMYK or YCCK).
-        scan: offset in bytes of the first start-of-scan marker.
-    """
+    """What the header promises."""
 
     format: ClassVar = "JPEG"
 
-    height: int
+    height: int  # in pixels, as is the width
     width: int
-    components: int
-    scan: int
+    components: int  # 1 (grey), 3 (YCbCr or RGB) or 4 (CMYK or YCCK)
+    scan: int  # offset in bytes of the first start-of-scan marker
 
     @property
     def grey(self) -> bool:

@@ -80,7 +80,7 @@ def write_report(
         remarks.append(
             f"look-alikes were not looked for among {sealed.records:,} images: `dataprep lint` does"
         )
-    environment = templates(autoescape=True)  # loaded only here, and for the charts
+    environment = _templates(autoescape=True)  # loaded only here, and for the charts
     environment.filters.update(sized=sized, counted=counted, sha256=_sha256, short=short)
     text = environment.get_template(f"{NAME}.j2").render(
         name=short(out.resolve().name),
@@ -196,12 +196,8 @@ def _text(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def templates(*, autoescape: bool) -> jinja2.Environment:
-    """The templates beside this file.
-
-    Raises:
-        UsageError: Jinja2 is not installed.
-    """
+def _templates(*, autoescape: bool) -> jinja2.Environment:
+    """The _templates beside this file."""
     try:
         import jinja2
         import matplotlib as mpl  # noqa: F401  # of the same extra
@@ -229,7 +225,7 @@ def loaders(manifest: Manifest) -> Iterator[tuple[str, str]]:
     split = "train" if "train" in manifest.splits else next(iter(manifest.splits))
     paths = [file.path for file in manifest.splits[split].shards[0].files]
     index = next((path for path in paths if path.endswith(".idx")), paths[-1])
-    template = templates(autoescape=False).get_template("loaders.j2")  # code, not HTML
+    template = _templates(autoescape=False).get_template("loaders.j2")  # code, not HTML
     context = template.new_context(
         {
             "split": split,

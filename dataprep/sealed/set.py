@@ -39,19 +39,12 @@ _STAGE_AGAIN: Final = "stage the data set again"
 
 @dataclass(frozen=True, slots=True)
 class PresentSplit:
-    """What is here of a split: all of it, or a node's part.
+    """What is here of a split: all of it, or a node's part."""
 
-    Attributes:
-        whole: what the manifest says of all of it.
-        numbers: of the shards that are here, ascending.
-        shards: which they are.
-        files: those of the files made once for the split that are here.
-    """
-
-    whole: Split
-    numbers: Sequence[int]
-    shards: tuple[Shard, ...]
-    files: tuple[File, ...]
+    whole: Split  # what the manifest says of all of it
+    numbers: Sequence[int]  # of the shards that are here, ascending
+    shards: tuple[Shard, ...]  # which they are
+    files: tuple[File, ...]  # made once for the split, those that are here
 
     @property
     def records(self) -> int:

@@ -121,8 +121,8 @@ class FileWriter(ShardWriter):
 
     @override
     def append(self, example: Example) -> None:
-        key, attributes = text_bytes(example.key), tuple(self._row(example.attributes))
-        captions = [*map(text_bytes, example.captions)]
+        key, attributes = _text_bytes(example.key), tuple(self._row(example.attributes))
+        captions = [*map(_text_bytes, example.captions)]
         image = self.image_bytes(example)
         self._pending.append(image)
         self._pending_bytes += len(image)
@@ -207,7 +207,7 @@ class FileWriter(ShardWriter):
             if kind == "int":
                 yield int(attributes.get(name, MISSING))
             else:
-                yield text_bytes(str(attributes.get(name, "")))
+                yield _text_bytes(str(attributes.get(name, "")))
 
     def _add_attributes(self) -> None:
         """Add a dataset of each attribute; nothing at all if the data set has none."""
@@ -222,12 +222,8 @@ class FileWriter(ShardWriter):
             dataset.attrs["missing"] = np.int64(MISSING) if kind == "int" else ""
 
 
-def text_bytes(text: str) -> bytes:
-    """A text as it is stored: padded with zeros, as long as the longest of its dataset.
-
-    Raises:
-        SinkError: it ends in a zero, or would make all others too long.
-    """
+def _text_bytes(text: str) -> bytes:
+    """A text as it is stored: padded with zeros, as long as the longest of its dataset."""
     data = to_bytes(text)
     if data.endswith(b"\0") or len(data) > _LONGEST:
         raise SinkError(

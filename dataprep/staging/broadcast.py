@@ -51,21 +51,13 @@ _PAUSE = 0.0002  # seconds between two looks, when there is nothing to send or n
 
 
 class Chunk(NamedTuple):
-    """What travels at a time.
+    """What travels at a time."""
 
-    Attributes:
-        file: of which it is.
-        offset: where it begins in the file.
-        length: in bytes; 0 if the file is empty.
-        lane: the file's place among those that travel at the same time.
-        reader: index of the node that reads it.
-    """
-
-    file: SourceFile
-    offset: int
-    length: int
-    lane: int
-    reader: int
+    file: SourceFile  # of which it is
+    offset: int  # where it begins in the file
+    length: int  # in bytes; 0 if the file is empty
+    lane: int  # the file's place among those that travel at the same time
+    reader: int  # index of the node that reads it
 
     @property
     def is_last(self) -> bool:

@@ -33,17 +33,11 @@ _JOBS_DIRECTORY = "dataprep-"  # see `find_target`: dataprep-USER/JOB/NAME
 
 @dataclass(slots=True)
 class Cleaned:
-    """What was removed.
+    """What was removed."""
 
-    Attributes:
-        files: how many.
-        bytes: of all of them.
-        left: what is still there, and why, one line; None if nothing is.
-    """
-
-    files: int = 0
-    bytes: int = 0
-    left: str | None = None
+    files: int = 0  # how many
+    bytes: int = 0  # of all of them
+    left: str | None = None  # what is still there, and why, one line; None if nothing is
 
     def describe(self, path: Path) -> str:
         """One line for a person."""

@@ -53,23 +53,14 @@ _MARGIN = 1 << 20  # for directories, the sentinel and the like
 
 @dataclass(frozen=True, slots=True)
 class Copier:
-    """The one process of a node that works on its target.
+    """The one process of a node that works on its target."""
 
-    Attributes:
-        plan: what is to be where.
-        directory: the target.
-        peers: the other nodes.
-        progress: counts; stops everything when another node fails.
-        reporter: told how it goes.
-        on_wait: told who is waited for on this node.
-    """
-
-    plan: StagePlan
-    directory: StageDirectory
+    plan: StagePlan  # what is to be where
+    directory: StageDirectory  # the target
     peers: Peers
-    progress: Progress
-    reporter: StageReporter
-    on_wait: Callable[[str], None]
+    progress: Progress  # counts; stops everything when another node fails
+    reporter: StageReporter  # told how it goes
+    on_wait: Callable[[str], None]  # told who is waited for on this node
 
     def run(self, on_whole: Callable[[], None] = lambda: None) -> None:
         """Make this node's copy whole, and wait until those of the other nodes are.

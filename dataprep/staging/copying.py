@@ -87,24 +87,15 @@ def in_order(files: Sequence[SourceFile], node: int) -> list[SourceFile]:
     return sorted(files, key=rank)
 
 
-def run_streams(
+def _run_streams(
     files: Sequence[SourceFile],
     streams: int,
     progress: Progress,
     new_worker: Callable[[], AbstractContextManager[Callable[[SourceFile], None]]],
 ) -> None:
-    """Give every file to a worker, each of which has a thread of its own.
+    """Give every file in turn to a worker, each of which is made, works and ends in its own thread.
 
-    Args:
-        files: in the order to begin them.
-        streams: how many threads, at most.
-        progress: stops all of them.
-        new_worker: makes what works on one file after the other, and ends it; in its thread.
-
-    Raises:
-        DataprepError: what stopped all first; a worker's error does.
-        BaseException: any other error of a worker, or what a signal raised in this thread; all
-            threads have ended before.
+    What a worker raises, or a signal in this thread, is raised once all threads have ended.
     """
     waiting = iter(files)
 
@@ -168,7 +159,7 @@ def copy_files(
     together = small > _FEW and verify != "reread" and reports_lost_writes()
     limit = Bandwidth(bandwidth)
     new_worker = partial(_Stream, source, target, verify, progress, limit, on_copied, together)
-    run_streams(in_order(files, node), streams, progress, new_worker)
+    _run_streams(in_order(files, node), streams, progress, new_worker)
 
 
 @dataclass(eq=False)
@@ -294,7 +285,7 @@ def rehash_files(
             if file_sha256(Path(f"/proc/self/fd/{parent}/{name}"), progress.advance) == file.sha256:
                 good.append(CopiedFile(file.path, file.bytes, file.sha256, found.st_mtime_ns))
 
-    run_streams(
+    _run_streams(
         sorted(files, key=lambda file: -file.bytes), streams, progress, lambda: nullcontext(look)
     )
     return good

@@ -28,25 +28,15 @@ from dataprep_schemas.state import CopiedFile, Sentinel
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """What is in a target before anything is changed: a selection's files by what is known of them.
+    """What is in a target before anything is changed, and what is known of a selection's files."""
 
-    Attributes:
-        sentinel: of an earlier call that ended well; None if there is none.
-        planned: what earlier calls, however they ended, may have put here.
-        good: there, as the sentinel says, and untouched since.
-        doubtful: there and of the right size; to be hashed before they are believed.
-        lacking: to be copied.
-        obsolete: files that an earlier call staged and that do not belong here any more.
-        is_whole: whether nothing is to be done.
-    """
-
-    sentinel: Sentinel | None
-    planned: frozenset[str]
-    good: tuple[CopiedFile, ...]
-    doubtful: tuple[SourceFile, ...]
-    lacking: tuple[SourceFile, ...]
-    obsolete: tuple[CopiedFile, ...]
-    is_whole: bool
+    sentinel: Sentinel | None  # of an earlier call that ended well
+    planned: frozenset[str]  # what earlier calls, however they ended, may have put here
+    good: tuple[CopiedFile, ...]  # there, as the sentinel says, and untouched since
+    doubtful: tuple[SourceFile, ...]  # of the right size; to be hashed before they are believed
+    lacking: tuple[SourceFile, ...]  # to be copied
+    obsolete: tuple[CopiedFile, ...]  # that an earlier call staged, and do not belong here any more
+    is_whole: bool  # nothing is to be done
 
 
 def look(plan: StagePlan, directory: StageDirectory) -> Present:

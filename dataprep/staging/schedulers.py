@@ -20,41 +20,24 @@ _HOSTS = re.compile(r"(?:[^\[\],\s]|\[[^\[\]]*\])+")  # an entry such as r[0-1]n
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A scheduler's job.
+    """A scheduler's job, as far as it says."""
 
-    Attributes:
-        origin: the scheduler's name.
-        name: names the job; an array's elements differ; the same after a requeue.
-        hosts: each once, in the scheduler's order; empty if it does not say.
-        count: how many hosts; None if it does not say.
-        index: of this host, if the scheduler says so.
-    """
-
-    origin: str
-    name: str
-    hosts: tuple[str, ...]
-    count: int | None
-    index: int | None = None
+    origin: str  # the scheduler's name
+    name: str  # an array's elements differ; the same after a requeue
+    hosts: tuple[str, ...]  # each once, in the scheduler's order
+    count: int | None  # of hosts
+    index: int | None = None  # of this host
 
 
 class Launch(NamedTuple):
-    """One launch of processes, and this one's place in it.
+    """One launch of processes, and this one's place in it, as far as the launcher says."""
 
-    Attributes:
-        origin: the launcher's name.
-        rank: of this process among all.
-        size: how many processes there are; None if it does not say, as with all that follow.
-        local_rank: of this process among those on its host.
-        local_size: how many of them there are.
-        name: what the launcher calls this launch.
-    """
-
-    origin: str
-    rank: int
-    size: int | None
-    local_rank: int | None
-    local_size: int | None
-    name: str | None
+    origin: str  # the launcher's name
+    rank: int  # of this process among all
+    size: int | None  # how many processes there are
+    local_rank: int | None  # of this process among those on its host
+    local_size: int | None  # how many of them there are
+    name: str | None  # what the launcher calls this launch
 
 
 class _Launcher(NamedTuple):

@@ -18,15 +18,10 @@ from dataprep_schemas.state import Part
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """That this node gets only its part of the shards.
+    """That this node gets only its part of the shards."""
 
-    Attributes:
-        node: 0-based.
-        nodes: how many there are.
-    """
-
-    node: int
-    nodes: int
+    node: int  # 0-based
+    nodes: int  # how many there are
 
 
 @dataclass(frozen=True, slots=True)
