@@ -27,31 +27,20 @@ LOOP = "RANK"  # the origin where a loop over the nodes tells which one this is
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where this process stands.
+    """Where this process stands, as far as that is known."""
 
-    Attributes:
-        host: the node's name, as messages give it.
-        node: 0-based index of this node.
-        nodes: how many nodes take part; 1 if nothing is known of others.
-        local_rank: 0-based index of this process on its node; 0 if nothing is known.
-        job: what names the scheduler's job, e.g. ``slurm-4711``, the same after a requeue; None
-            outside of any.
-        step: what names this one launch of processes (a Slurm step and its restart, a PMIx
-            namespace, …), the same in all of them and never used again; None if nothing does.
-        leader: host name of node 0, where the others can meet; None if not known.
-        origin: what told all this, for messages, e.g. ``Slurm``; `LOOP`; ``nothing``.
-        doubt: why it cannot be told which of several nodes this is; None if it is certain.
-            ``node`` and ``nodes`` are 0 and 1 then, and must not be relied on: see `require_node`.
-    """
-
-    host: str
-    node: int = 0
-    nodes: int = 1
-    local_rank: int = 0
-    job: str | None = None
+    host: str  # the node's name, as messages give it
+    node: int = 0  # 0-based index of this node
+    nodes: int = 1  # how many nodes take part
+    local_rank: int = 0  # 0-based index of this process on its node
+    job: str | None = None  # the scheduler's job, e.g. ``slurm-4711``, the same after a requeue
+    # Names this one launch of processes (a Slurm step and its restart, a PMIx namespace, …), the
+    # same in all of them and never used again.
     step: str | None = None
-    leader: str | None = None
-    origin: str = "nothing"
+    leader: str | None = None  # host name of node 0, where the others can meet
+    origin: str = "nothing"  # what told all this, for messages, e.g. ``Slurm``; or `LOOP`
+    # Why it cannot be told which of several nodes this is: then ``node`` and ``nodes`` are 0 and 1,
+    # and must not be relied on, see `require_node`.
     doubt: str | None = None
 
 
