@@ -16,8 +16,7 @@ import xxhash
 from dataprep.errors import DatasetError, ImageError, RemoteError, SinkError
 from dataprep.images import Recipe, prepare
 from dataprep.remote.cache import Cache, cache_at
-from dataprep.sealed.foreign import foreign_files
-from dataprep.sealed.set import SealedSet, described, first_rows
+from dataprep.sealed.set import SealedSet, described, first_rows, foreign_files
 from dataprep.sinks import DatasetInfo, Sink
 from dataprep.sinks.example import Example
 from dataprep.sinks.subprocess_reader import in_child

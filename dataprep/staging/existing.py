@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from dataprep.errors import StagingError
-from dataprep.sealed.foreign import foreign_files
+from dataprep.sealed.set import foreign_files
 from dataprep.staging.directory import StageDirectory
 from dataprep.staging.plan import StagePlan
 from dataprep.staging.sentinel import (

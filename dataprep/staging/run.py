@@ -25,10 +25,9 @@ from dataprep.errors import DataprepError, NoRoomError, StagingError, StoppedErr
 from dataprep.staging.cleaning import clean
 from dataprep.staging.directory import StageDirectory, private_name
 from dataprep.staging.handshake import SECRET
-from dataprep.staging.placement import LOOP, Placement, find_placement
+from dataprep.staging.placement import LOOP, Job, Placement, find_job, find_placement, short_name
 from dataprep.staging.plan import find_place
 from dataprep.staging.request import StageReporter, StageRequest
-from dataprep.staging.schedulers import Job, find_job, short_name
 from dataprep.staging.stage import stage
 from dataprep.staging.status import read_staged
 from dataprep.system.messages import printable
