@@ -81,9 +81,6 @@ def unframe(record: bytes) -> bytes:
 def frames(read: Read, size: int) -> Iterator[tuple[int, int]]:
     """Where the data of each record of a file starts and ends; the data is not read.
 
-    Args:
-        size: of the file.
-
     Raises:
         SinkError: something else is where a record should be.
     """

@@ -35,18 +35,14 @@ _UNIT: Final = 4096  # of a cosine, in whole numbers
 class Fingerprint:
     """What a picture looks like.
 
-    Attributes:
-        phash: 64 hexadecimal digits, of which the first bits are the lowest frequencies, and the
-            last is 0; then as many of the picture without 5 % at every edge, and without 10 %.
-        brightness: mean grey level, 0 to 255.
-        contrast: standard deviation of the grey levels.
-        flat: share of the most frequent grey level, 0 to 1.
+    The hash is 64 hexadecimal digits, of which the first bits are the lowest frequencies, and the
+    last is 0; then as many of the picture without 5 % at every edge, and without 10 %.
     """
 
     phash: str
-    brightness: float
-    contrast: float
-    flat: float
+    brightness: float  # mean grey level, 0 to 255
+    contrast: float  # standard deviation of the grey levels
+    flat: float  # share of the most frequent grey level, 0 to 1
 
 
 def fingerprint(grey: Pixels) -> Fingerprint:

@@ -31,13 +31,10 @@ _CHANNELS = {"keep": (1, 3), "rgb": (3,), "gray": (1,)}
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something about one image that its owner should know.
+    """Something about one image that its owner should know, in a line.
 
-    Attributes:
-        kind: ``repaired`` if the image was stored in another form than it came in because
-            it was not of a form that every reader takes as it is; ``warned`` if the decoder
-            found damage that TensorFlow and Pillow live with.
-        text: one line.
+    It was ``repaired`` if it was stored in another form than it came in, because not every reader
+    takes that as it is; ``warned`` of is damage that TensorFlow and Pillow live with.
     """
 
     kind: Literal["repaired", "warned"]

@@ -71,18 +71,12 @@ class Excluded:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What is odd, in numbers.
+    """What is odd, in numbers."""
 
-    Attributes:
-        distance: bits of 255 in which the hashes of nearly the same image may differ; None for
-            what suits the pictures.
-        fewest: images of the smallest class of a split that is accepted.
-        imbalance: largest accepted ratio of the largest class of a split to its smallest.
-    """
-
+    # Bits of 255 in which the hashes of nearly the same image may differ; None: what suits them.
     distance: int | None = None
-    fewest: int = 10
-    imbalance: float = 10
+    fewest: int = 10  # images of the smallest class of a split that is accepted
+    imbalance: float = 10  # largest accepted ratio of a split's largest class to its smallest
 
 
 def chosen_rules(names: Sequence[str] | None) -> tuple[Rule, ...]:

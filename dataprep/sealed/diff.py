@@ -27,28 +27,17 @@ _ROW = np.dtype([("key", "V16"), ("labels", "V16"), ("content", "V16")])
 
 @dataclass(frozen=True, slots=True)
 class SplitDifference:
-    """How the examples of one split differ.
-
-    Attributes:
-        only_a: how many keys are in this split of the first data set alone.
-        only_b: likewise, of the second.
-        moved: how many of those in the first alone are in another split of the second.
-        changed: how many keys are in both with another image, or with other labels, boxes,
-            captions or attributes.
-        relabelled: how many of those have other labels, and are the same else.
-        same_order: whether examples that are in both come in the same order.
-        examples: some keys, with what is the matter.
-    """
+    """How the examples of one split differ: numbers of keys, and some of them."""
 
     split: str
     records: tuple[int, int]
-    only_a: int
-    only_b: int
-    moved: int
-    changed: int
-    relabelled: int
-    same_order: bool
-    examples: tuple[str, ...]
+    only_a: int  # in this split of the first data set alone
+    only_b: int  # likewise, of the second
+    moved: int  # of those in the first alone, in another split of the second
+    changed: int  # in both with another image, or other labels, boxes, captions or attributes
+    relabelled: int  # of those, with other labels and the same else
+    same_order: bool  # examples that are in both come in the same order
+    examples: tuple[str, ...]  # some keys, with what is the matter
 
     @property
     def same(self) -> bool:
@@ -120,11 +109,7 @@ def _hash(data: bytes) -> bytes:
 
 
 def _rows(sealed: SealedSet, split: str, *, hashes: bool) -> NDArray[np.void]:
-    """A `_ROW` of every example in order, of what the table of records says of it.
-
-    Args:
-        hashes: whether the hash of the image's bytes belongs to it.
-    """
+    """A `_ROW` of every example, of what the table says of it, the hash of its image or not."""
     rows = np.zeros(sealed.splits[split].records, _ROW)
     first = first_rows(sealed.manifest)[split][0]
     with RecordsTable(sealed.out, sealed.manifest.records_table) as table:

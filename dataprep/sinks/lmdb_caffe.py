@@ -93,11 +93,7 @@ class LmdbSink(LmdbFileSink):
 
     @override
     def check(self, info: DatasetInfo) -> None:
-        """A Datum has one label.
-
-        Raises:
-            UsageError: images have any number of them.
-        """
+        """A Datum has one label."""
         super().check(info)
         if info.multilabel:
             raise UsageError(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any, ClassVar
@@ -74,6 +74,8 @@ class LmdbWriter(ShardWriter):
         self._bytes = 0
         self._transaction: lmdb.Transaction[bytes] | None = None
         self._map_size = _SMALLEST_MAP
+        # LMDB calls a short write an I/O error (``mdb_page_flush``).
+        self._library_writes = partial(library_writes, self._path, "LMDB", lmdb.Error)
         with self._library_writes():
             self._environment = lmdb.open(
                 str(self._path),
@@ -144,10 +146,6 @@ class LmdbWriter(ShardWriter):
         self._records = self._bytes = 0
         if transaction is not None:
             transaction.commit()
-
-    def _library_writes(self) -> AbstractContextManager[None]:
-        # LMDB calls a short write an I/O error (``mdb_page_flush``).
-        return library_writes(self._path, "LMDB", lmdb.Error)
 
 
 class LmdbReader(ShardReader):

@@ -184,11 +184,7 @@ def agree_to_start(starts: Sequence[NodeStart], nodes: int) -> Agreed:
 
 
 def agree_to_finish(done: Sequence[NodeDone]) -> Agreed:
-    """Check that nodes which hold the same files hold the same bytes.
-
-    Args:
-        done: of all nodes.
-    """
+    """Check that nodes which hold the same files hold the same bytes."""
     holders: dict[str, NodeDone] = {}  # of each selection, the first that knows all hashes
     for node in done:
         other = holders.setdefault(node.selection, node) if node.content else node

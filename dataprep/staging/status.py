@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,12 +76,14 @@ def read_staged(path: Path) -> StagedStatus:
         if sentinel is None:
             planned = len(planned_paths(directory) - {PART})
             return StagedStatus(path, files=planned, holder=holder)
-        changed = changed_files(directory, sentinel.files)
+        changed, part = changed_files(directory, sentinel.files), None
+        with suppress(DatasetError):  # a plain directory
+            part = SealedSet.read(path).part
         return StagedStatus(
             place=path,
             is_whole=not changed,
             source=sentinel.source,
-            part=_which_part(path),
+            part=described(part) if part else None,
             files=len(sentinel.files),
             bytes=sum(file.bytes for file in sentinel.files),
             job=sentinel.job,
@@ -89,11 +92,3 @@ def read_staged(path: Path) -> StagedStatus:
             users=tuple(other_jobs(directory, None)),
             holder=holder,
         )
-
-
-def _which_part(path: Path) -> str | None:
-    try:
-        part = SealedSet.read(path).part
-    except DatasetError:  # a plain directory
-        return None
-    return described(part) if part else None
