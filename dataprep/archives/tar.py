@@ -36,12 +36,8 @@ _ADLER: Final = 65521  # RFC 1950: what its sums are taken modulo
 # What tarfile raises on hostile or damaged headers: its own errors, and what its parsing of
 # numbers, sparse maps and chained extension headers lets through.
 _DAMAGE: Final = (
-    tarfile.TarError,
-    ValueError,
-    ArithmeticError,
-    LookupError,
-    RecursionError,
-    MemoryError,
+    *(tarfile.TarError, ValueError, ArithmeticError),
+    *(LookupError, RecursionError, MemoryError),
 )
 
 

@@ -29,34 +29,21 @@ EXCLUDE_COLUMNS: Final = ("split", "key", "rule", "instead_of")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that a rule found.
+    """Something that a rule found."""
 
-    Attributes:
-        text: what, in a line.
-        images: that show it, (split, key); the first is the one to keep, if any.
-    """
-
-    text: str
-    images: tuple[tuple[str, str], ...]
+    text: str  # what, in a line
+    images: tuple[tuple[str, str], ...]  # (split, key); the first is the one to keep, if any
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What a rule found.
+    """What a rule found."""
 
-    Attributes:
-        rule: its name.
-        level: ``error``, ``warning`` or ``note``.
-        meaning: of a finding.
-        count: how many there are.
-        findings: the worst ones.
-    """
-
-    rule: str
+    rule: str  # its name
     level: Level
-    meaning: str
-    count: int
-    findings: tuple[Finding, ...]
+    meaning: str  # of a finding
+    count: int  # how many there are
+    findings: tuple[Finding, ...]  # the worst ones
 
 
 @dataclass(frozen=True, slots=True)

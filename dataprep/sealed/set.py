@@ -16,6 +16,8 @@ from itertools import accumulate, pairwise
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from dataprep.errors import DatasetError, UsageError
 from dataprep.system.messages import counted, printable, refusal, sized, some_of
 from dataprep.system.regular_files import read_regular
@@ -119,7 +121,10 @@ class SealedSet:
     @property
     def info(self) -> DatasetInfo:
         """What readers of the shards are told."""
-        return info_of(self.manifest)
+        from dataprep.sinks import DatasetInfo
+
+        said = msgspec.structs.asdict(self.manifest.examples)
+        return DatasetInfo(classes=self.manifest.classes, **said)
 
     @property
     def sink(self) -> Sink:
@@ -308,24 +313,8 @@ def meant_split(name: str, known: Mapping[str, object]) -> str:
     return split_of_folder(str(name)) or name
 
 
-def info_of(manifest: Manifest) -> DatasetInfo:
-    """What readers of a data set's shards are told; the inverse of `examples_of`."""
-    from dataprep.sinks import DatasetInfo
-
-    examples = manifest.examples
-    return DatasetInfo(
-        classes=manifest.classes,
-        multilabel=examples.multilabel,
-        colorspace=examples.colorspace,
-        size=examples.size,
-        attributes=examples.attributes,
-        boxes=examples.boxes,
-        captions=examples.captions,
-    )
-
-
 def examples_of(info: DatasetInfo) -> Examples:
-    """What is true of every example, as the manifest has it; classes are apart."""
+    """What is true of every example, as the manifest has it; the inverse of `SealedSet.info`."""
     return Examples(
         info.multilabel, info.colorspace, info.size, info.attributes, info.boxes, info.captions
     )

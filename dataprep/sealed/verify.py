@@ -46,15 +46,11 @@ _COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One file that is not what the manifest says, and how.
-
-    Attributes:
-        foreign: whether it is not the data set's, but readers would take it in.
-    """
+    """One file that is not what the manifest says, and how."""
 
     path: str
     what: str
-    foreign: bool = False
+    foreign: bool = False  # not the data set's, but readers would take it in
 
 
 @dataclass(frozen=True, slots=True)
