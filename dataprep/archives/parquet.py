@@ -25,7 +25,7 @@ from dataprep.archives.samples import HEAD, Sample, is_image, opened, varint
 from dataprep.errors import SourceError
 from dataprep.rows import Packing
 from dataprep.system.messages import printable
-from dataprep.system.parquet_files import open_parquet
+from dataprep.system.regular_files import open_parquet
 
 _AT_ONCE: Final = 64  # images
 _PAGE_HEADER: Final = 32 << 10  # bytes; statistics of 4 KiB a value may be in it

@@ -48,7 +48,7 @@ from dataprep.sinks import (
 from dataprep.sinks.example import DatasetInfo, Example
 from dataprep.sinks.hashed_file import HashedFile
 from dataprep.sinks.reference_readers import import_reader
-from dataprep.system.parquet_files import open_parquet
+from dataprep.system.regular_files import open_parquet
 from dataprep.tables import Value
 from dataprep_schemas.manifest import Color
 

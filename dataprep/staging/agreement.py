@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol, Self, TypeAlias, TypeVar
 
 from msgspec import Struct
@@ -120,12 +121,12 @@ class Waiting:
         print(printable(text), file=sys.stderr, flush=True)  # noqa: T201  # whatever stdout is for
 
 
+@dataclass
 class Alone:
     """A node that knows of no others, or cannot reach them."""
 
-    def __init__(self, index: int = 0, count: int = 1) -> None:
-        self.index = index
-        self.count = count
+    index: int = 0
+    count: int = 1
 
     def exchange(self, report: Report, conclude: Callable[[Sequence[Report]], Agreed]) -> Agreed:
         """What follows from this node's report only."""

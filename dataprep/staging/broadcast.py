@@ -20,7 +20,6 @@ what has happened.
 from __future__ import annotations
 
 import heapq
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -114,7 +113,7 @@ def broadcast_files(
         lacking: paths of those that this node needs; may be none.
         verify: what is proven of each file, on every node by itself.
         progress: told of every chunk that is stored here; stops all nodes.
-        on_copied: called once a file is in its place here.
+        on_copied: called once a file is in its place here, from any thread.
         bandwidth: bytes a second that this node reads, at most.
         chunk_bytes: what travels at a time; the same on every node.
 
@@ -271,7 +270,6 @@ class _Storage:
         self._progress, self._on_copied = progress, on_copied
         self._threads = [ThreadPoolExecutor(1) for _ in range(_LANES)]
         self._writers: dict[int, TargetWriter] = {}  # by lane
-        self._telling = threading.Lock()
 
     def __enter__(self) -> Self:
         return self
@@ -298,8 +296,7 @@ class _Storage:
                 if chunk.is_last:
                     copied = writer.finish()
                     self._drop(chunk.lane)
-                    with self._telling:
-                        self._on_copied(copied)
+                    self._on_copied(copied)
         except BaseException as error:  # noqa: BLE001  # raised once all nodes know
             self._peers.note(error)
             self._drop(chunk.lane)

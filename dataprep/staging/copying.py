@@ -164,12 +164,7 @@ def copy_files(
 
 @dataclass(eq=False)
 class _Stream:
-    """Copies one file after the other; a context manager.
-
-    Args:
-        together: whether small files are flushed together before they get their names. One by one,
-            that takes most disks a millisecond each.
-    """
+    """Copies one file after the other; a context manager."""
 
     source: Source
     target: int
@@ -177,6 +172,8 @@ class _Stream:
     progress: Progress
     limit: Bandwidth
     on_copied: Callable[[CopiedFile], None]
+    # Small files are flushed together before they get their names: one by one, that takes a
+    # millisecond each.
     together: bool
     proven: list[tuple[TargetWriter, CopiedFile]] = field(default_factory=list)
     published: float = field(default_factory=time.monotonic)

@@ -28,24 +28,17 @@ class TargetWriter:
     A context manager. Bytes are given in their order, from the beginning; `hash` and `store` may
     work on the same bytes at the same time, in a thread each.
 
-    Args:
-        target: an open descriptor of the directory that it goes into.
-        source: where it comes from, for messages.
-        folder: an open descriptor of the directory in `target` that the file is in, which stays
-            open; None: it is opened here.
-        check: called again and again while it is read back; raises to stop.
-
     Raises:
         StagingError: the target is full, read-only, or something is in the way.
     """
 
-    target: int
+    target: int  # an open descriptor of the directory that it goes into
     file: SourceFile
     _: KW_ONLY
-    source: Source
+    source: Source  # where it comes from, for messages
     verify: Verify
-    folder: int | None = None
-    check: Callable[[], None] = lambda: None
+    folder: int | None = None  # of the file, open in `target`, and stays so; None: is opened here
+    check: Callable[[], None] = lambda: None  # called while it is read back; raises to stop
 
     def __post_init__(self) -> None:
         self._digest = hashlib.sha256() if self.verify != "none" else None
