@@ -16,8 +16,7 @@ from dataprep.errors import SourceError
 from dataprep.jobs.identity import made_by
 from dataprep.jobs.workspace import Workspace
 from dataprep.remote.store import address_of
-from dataprep.sealed.part import described
-from dataprep.sealed.set import PresentSplit, SealedSet
+from dataprep.sealed.set import PresentSplit, SealedSet, described
 from dataprep.staging.directory import PRIVATE
 from dataprep.system.messages import counted, printable, sized
 from dataprep.tables.records import NAME, TURNED, check_sealed, conspicuous, count_reasons

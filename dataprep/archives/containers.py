@@ -7,20 +7,13 @@ import os
 import stat
 import zlib
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from gzip import BadGzipFile
 from pathlib import Path
 from typing import Final, Literal
 
-from dataprep.archives.listing import (
-    Listing,
-    StoredImage,
-    basename,
-    clean_path,
-    in_clutter,
-    is_clutter_folder,
-    is_image_name,
-    refusal,
-)
+from dataprep.archives import listing
+from dataprep.archives.listing import Listing, StoredImage
 from dataprep.archives.open_files import ForwardStream, open_container
 from dataprep.archives.tar import AGAIN, Archive, ArchiveMember, members, walk
 from dataprep.archives.zip import zip_members
@@ -143,16 +136,15 @@ def _list_gzip(raw: Path, archive: Archive, restarts_name: str) -> Listing:
     try:
         file = open_container(raw, container, ahead=True)
         stream = ForwardStream(unpack(file))
-        listing = _listing(walk(stream, archive), archive, file.mtime, ("gzip", restarts_name))
-        images, length = len(listing.images), stream.produced
-        restarts = find_restarts(file, length, images)
+        found = _listing(walk(stream, archive), archive, file.mtime, ("gzip", restarts_name))
+        restarts = find_restarts(file, stream.produced, len(found.images))
     except (zlib.error, BadGzipFile, EOFError) as error:
         raise SourceError(
             f"{printable(container)} is damaged or truncated: {printable(str(error))}; {AGAIN}"
         ) from error
     except OSError as error:
         raise unreadable(container, error) from error
-    return Listing(listing.images, listing.ignored, restarts)
+    return replace(found, restarts=restarts)
 
 
 def _listing(
@@ -177,15 +169,15 @@ def _listing(
 
 def _path_of(member_name: str) -> tuple[str, str]:
     """The path of a member, and why it is left out; that is empty for an image."""
-    if "/" not in member_name and "\0" not in member_name and is_image_name(member_name):
+    if "/" not in member_name and "\0" not in member_name and listing.is_image_name(member_name):
         return member_name, ""  # by far the most: nothing to clean
     try:
-        path = clean_path(member_name)
+        path = listing.clean_path(member_name)
     except ValueError as error:
         return "", str(error)
-    if in_clutter(path):
+    if listing.in_clutter(path):
         return path, "in a hidden or system folder"
-    return path, refusal(basename(path))
+    return path, listing.refusal(listing.basename(path))
 
 
 def _list_folder(
@@ -238,13 +230,13 @@ def _search(
             with os.scandir(raw / place) as entries:
                 for entry in entries:
                     # Asked of the listing alone, but for links that are not named like images.
-                    follow = deep and entry.is_symlink() and not is_image_name(entry.name)
+                    follow = deep and entry.is_symlink() and not listing.is_image_name(entry.name)
                     if not entry.is_dir(follow_symlinks=follow):
-                        reason = refusal(entry.name)
+                        reason = listing.refusal(entry.name)
                         files += [] if reason else [entry]
                     elif not deep:
                         reason = "folder, not searched for images"
-                    elif is_clutter_folder(entry.name):
+                    elif listing.is_clutter_folder(entry.name):
                         reason = "hidden or system folder, not searched for images"
                     elif follow and _leads_back(entry, raw / place):
                         reason = "symbolic link to a folder that it is in"

@@ -55,15 +55,11 @@ class StoredImage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The images of one directory or archive, in the order they were met, and what is not one.
-
-    Attributes:
-        restarts: the restart points of a gzip archive, for the index; empty if it is none.
-    """
+    """The images of one directory or archive, in the order they were met, and what is not one."""
 
     images: list[StoredImage]
     ignored: list[Ignored]
-    restarts: bytes = b""
+    restarts: bytes = b""  # the restart points of a gzip archive, for the index
 
 
 def is_image_name(name: str) -> bool:

@@ -25,7 +25,7 @@ from dataprep.archives.samples import HEAD, Sample, is_image, opened, varint
 from dataprep.errors import SourceError
 from dataprep.rows import Packing
 from dataprep.system.messages import printable
-from dataprep.system.parquet_files import open_parquet
+from dataprep.system.regular_files import open_parquet
 
 _AT_ONCE: Final = 64  # images
 _PAGE_HEADER: Final = 32 << 10  # bytes; statistics of 4 KiB a value may be in it
@@ -39,21 +39,13 @@ _AT_MOST: Final = 1 << 20  # bytes that a stream reads at once
 
 
 class _Chunk(NamedTuple):
-    """The pages of a column in a row group.
-
-    Attributes:
-        values: how many there are.
-        unpacked: bytes of them, uncompressed.
-        size: bytes of the pages, as they lie there.
-        start: where the first page is.
-        plain: whether nothing is compressed, nor in a dictionary.
-    """
+    """The pages of a column in a row group."""
 
     values: int
-    unpacked: int
-    size: int
-    start: int
-    plain: bool
+    unpacked: int  # bytes of them, uncompressed
+    size: int  # bytes of the pages, as they lie there
+    start: int  # of the first page
+    plain: bool  # nothing is compressed, nor in a dictionary
 
 
 class NotInPlaceError(Exception):
@@ -62,23 +54,14 @@ class NotInPlaceError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The columns of a file.
+    """The columns of a file, by their names."""
 
-    Attributes:
-        images: path of the bytes of each column of images, by its name: ``image.bytes``.
-        names: path of the file name beside the bytes of a column, where there is one.
-        fields: the other columns of numbers, texts or lists of them.
-        classes: names of the classes that a column's numbers are, by the column's name.
-        rows: how many there are.
-        packed: bytes of each column of images that have to be copied; 0: they may be read in place.
-    """
-
-    images: dict[str, str]
-    names: dict[str, str]
-    fields: dict[str, pa.DataType]
-    classes: dict[str, tuple[str, ...]]
+    images: dict[str, str]  # path of the bytes of each column of images: ``image.bytes``
+    names: dict[str, str]  # path of the file name beside the bytes, where there is one
+    fields: dict[str, pa.DataType]  # the other columns of numbers, texts or lists of them
+    classes: dict[str, tuple[str, ...]]  # names of the classes that a column's numbers are
     rows: int
-    packed: dict[str, int]
+    packed: dict[str, int]  # bytes of images that have to be copied; 0: may be read in place
 
     def image(self, name: str) -> str:
         """The name of the column of images: that, or the only one.
@@ -105,10 +88,7 @@ def columns_of(raw: Path, container: str) -> Columns:
     Raises:
         SourceError: it cannot be read, or is no Parquet file.
     """
-    with (
-        opened(raw, container, "Parquet file") as source,
-        _open(raw, container, source) as file,
-    ):
+    with opened(raw, container, "Parquet file") as source, _open(raw, container, source) as file:
         stream = FileRange(source, 0, source.size)
         schema = file.schema_arrow
         found = Columns({}, {}, {}, _classes(schema.metadata or {}), file.metadata.num_rows, {})
@@ -137,10 +117,7 @@ def first_rows(raw: Path, container: str, columns: Columns, count: int) -> list[
         SourceError: there are none.
     """
     paths = [*columns.fields, *columns.names.values()]
-    with (
-        opened(raw, container, "Parquet file") as source,
-        _open(raw, container, source) as file,
-    ):
+    with opened(raw, container, "Parquet file") as source, _open(raw, container, source) as file:
         batch = next(file.iter_batches(count, columns=paths), None) if columns.rows else None
         if batch is None:
             raise SourceError(f"{printable(container)} has no rows; move it away")
@@ -224,10 +201,7 @@ def places_of(raw: Path, container: str, path: str) -> Iterator[tuple[int, int]]
 
 def images_of(raw: Path, container: str, path: str) -> Iterator[bytes | None]:
     """The bytes of each image in order, a few at a time; None where there are none."""
-    with (
-        opened(raw, container, "Parquet file") as source,
-        _open(raw, container, source) as file,
-    ):
+    with opened(raw, container, "Parquet file") as source, _open(raw, container, source) as file:
         for batch in file.iter_batches(_AT_ONCE, columns=[path]):
             column = batch.column(0)
             values = column.field("bytes") if pa.types.is_struct(column.type) else column

@@ -69,16 +69,8 @@ def _part(cflag: int, data: bytes) -> list[bytes]:
     return [header, data, bytes(-len(data) % 4)]
 
 
-def read_part(header: bytes, *, first: bool) -> tuple[int, bool]:
-    """The length of a part's data, and whether another part of the record follows.
-
-    Args:
-        header: its first 8 bytes.
-        first: whether it is the first part of its record.
-
-    Raises:
-        SinkError: it is none.
-    """
+def _read_part(header: bytes, *, first: bool) -> tuple[int, bool]:
+    """The length of the data of a part, the first of its record or not; and whether more follow."""
     if len(header) < PART_HEADER.size:
         raise SinkError("the file ends within a part of a record")
     magic, word = PART_HEADER.unpack(header)
@@ -97,7 +89,7 @@ def unframe(data: bytes) -> bytes:
     pieces: list[bytes] = []
     at, more = 0, True
     while more:
-        length, more = read_part(data[at : at + PART_HEADER.size], first=not pieces)
+        length, more = _read_part(data[at : at + PART_HEADER.size], first=not pieces)
         at += PART_HEADER.size
         pieces.append(data[at : at + length])
         at += length + -length % 4
@@ -120,7 +112,7 @@ def frames(read: Callable[[int, int], bytes], size: int) -> Iterator[tuple[int, 
     while at < size:
         start, total, more = at, -len(MAGIC), True
         while more:
-            length, more = read_part(read(at, PART_HEADER.size), first=at == start)
+            length, more = _read_part(read(at, PART_HEADER.size), first=at == start)
             total += len(MAGIC) + length
             at += PART_HEADER.size + length + -length % 4
         yield start, at, total
@@ -147,7 +139,7 @@ def recordio_samples(raw: Path, container: str) -> Iterator[Sample]:
             if head > total:
                 raise SinkError(f"the record at byte {start} has {flag} labels in {total} bytes")
             several = struct.unpack(f"<{flag}f", stream.read_at(at + HEADER.size, 4 * flag))
-            labels = [_whole(each) for each in (several or (label,))]
+            labels = [int(it) if it.is_integer() else it for it in (several or (label,))]
             whole = end - at == total + -total % 4
             begin, packing = (at + head, ()) if whole else (at, ("recordio", end - start))
             place = container, begin, total - head, 0
@@ -156,10 +148,6 @@ def recordio_samples(raw: Path, container: str) -> Iterator[Sample]:
             known = is_image(stream.read_at(at + head, HEAD)) or not whole
             value: Value = labels[0] if len(labels) == 1 else labels
             yield Sample(key, {_IMAGE: image} if known else {}, {_LABEL: value})
-
-
-def _whole(number: float) -> int | float:
-    return int(number) if number.is_integer() else number
 
 
 def _listed(path: Path) -> dict[int, str]:

@@ -36,30 +36,19 @@ _ADLER: Final = 65521  # RFC 1950: what its sums are taken modulo
 # What tarfile raises on hostile or damaged headers: its own errors, and what its parsing of
 # numbers, sparse maps and chained extension headers lets through.
 _DAMAGE: Final = (
-    tarfile.TarError,
-    ValueError,
-    ArithmeticError,
-    LookupError,
-    RecursionError,
-    MemoryError,
+    *(tarfile.TarError, ValueError, ArithmeticError),
+    *(LookupError, RecursionError, MemoryError),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """Where a tar archive lies.
+    """Where a tar archive lies."""
 
-    Attributes:
-        container: the file that holds it, relative to the raw directory.
-        offset: where in the container it starts, in bytes.
-        size: how many bytes it has; None for all the container has.
-        inner: its name inside the container; empty when it is the container.
-    """
-
-    container: str
-    offset: int = 0
-    size: int | None = None
-    inner: str = ""
+    container: str  # the file that holds it, relative to the raw directory
+    offset: int = 0  # in the container, in bytes
+    size: int | None = None  # in bytes; None for all the container has
+    inner: str = ""  # its name inside the container; empty when it is the container
 
     @property
     def place(self) -> str:
@@ -69,23 +58,14 @@ class Archive:
 
 
 class ArchiveMember(NamedTuple):
-    """One archive member that is not a directory.
+    """One archive member that is not a directory."""
 
-    Attributes:
-        name: its name in the archive; data, never a path.
-        offset: where its bytes start in the container.
-        size: how many bytes it has.
-        modified: its modification time in whole seconds since 1970.
-        refusal: why it cannot be read as a file; empty for a regular file.
-        packing: as in `Row`.
-    """
-
-    name: str
-    offset: int
-    size: int
-    modified: int
-    refusal: str
-    packing: Packing = ()
+    name: str  # in the archive; data, never a path
+    offset: int  # in the container, in bytes
+    size: int  # in bytes
+    modified: int  # in whole seconds since 1970
+    refusal: str  # why it cannot be read as a file; empty for a regular file
+    packing: Packing = ()  # as in `Row`
 
 
 def members(raw: Path, archive: Archive) -> Iterator[ArchiveMember]:

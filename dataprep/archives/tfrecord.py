@@ -81,9 +81,6 @@ def unframe(record: bytes) -> bytes:
 def frames(read: Read, size: int) -> Iterator[tuple[int, int]]:
     """Where the data of each record of a file starts and ends; the data is not read.
 
-    Args:
-        size: of the file.
-
     Raises:
         SinkError: something else is where a record should be.
     """
@@ -140,11 +137,7 @@ def _feature(read: Read, start: int, end: int) -> tuple[str, Value | tuple[int, 
 
 
 def _fields(read: Read, start: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """The fields of a message that lies there: number, start and end of what each holds.
-
-    Raises:
-        ValueError: it has fields that tf.train.Example has not.
-    """
+    """The fields of a message that lies there: number, start and end of what each holds."""
     while start < end:
         head = read(start, min(_TAG_AND_LENGTH, end - start))
         tag, at = varint(head, 0)

@@ -35,14 +35,8 @@ _UNIX: Final = 3
 # What zipfile raises on hostile or damaged archives: its own errors, and what its parsing of
 # numbers, names and extra fields lets through.
 _DAMAGE: Final = (
-    zipfile.BadZipFile,
-    NotImplementedError,
-    struct.error,
-    ValueError,
-    ArithmeticError,
-    LookupError,
-    EOFError,
-    MemoryError,
+    *(zipfile.BadZipFile, NotImplementedError, struct.error),
+    *(ValueError, ArithmeticError, LookupError, EOFError, MemoryError),
 )
 
 

@@ -17,8 +17,7 @@ from dataprep.api.parameters import flag
 from dataprep.cli.output import show
 from dataprep.errors import DataprepError
 from dataprep.plugins import OUR_PACKAGE
-from dataprep.staging.placement import find_placement
-from dataprep.staging.schedulers import find_job
+from dataprep.staging.placement import find_job, find_placement
 from dataprep.system.filesystems import (
     Scratch,
     filesystem_of,

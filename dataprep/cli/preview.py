@@ -16,7 +16,7 @@ def _preview(out: Path, split: str | None, images: int, seed: int) -> None:
     They are drawn as pictures where the terminal can (sixel, or Kitty's protocol), else in coloured
     half characters. Needs the extra report.
     """
-    from dataprep.review.preview import preview
+    from dataprep.review.pictures import preview
 
     preview(out, split=split, images=images, seed=seed)
 

@@ -141,8 +141,8 @@ def _status(source: Path | str | None, values: Mapping[str, Any]) -> None:
 
 def _clean(source: Path | str | None, values: Mapping[str, Any]) -> None:
     from dataprep.staging.cleaning import clean
+    from dataprep.staging.placement import find_job
     from dataprep.staging.plan import find_copies
-    from dataprep.staging.schedulers import find_job
 
     launched = values["launched"] == "clean"
     if launched:

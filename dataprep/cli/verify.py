@@ -14,7 +14,7 @@ from dataprep.api.parameters import choice, flag
 from dataprep.cli.output import PLACE, json_option, say, show
 from dataprep.cli.signals import watched
 from dataprep.errors import DatasetError
-from dataprep.sealed.part import described
+from dataprep.sealed.set import described
 from dataprep.system.messages import counted, sized
 
 if TYPE_CHECKING:

@@ -37,20 +37,16 @@ Part = tuple[float, float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class Crop:
-    """What of each picture is shown.
+    """What of each picture is shown: all of it, or a part.
 
-    Attributes:
-        size: (height, width) in pixels of what is shown.
-        kind: ``random``: a part of 8 to 100 % of the area, its sides 3:4 to 4:3. ``center``: the
-            largest part in the middle that has the sides' ratio, and 7/8 of that. None: all of it.
-        flip: whether every second one is mirrored, left to right.
-        scales: whether a picture of another size is scaled, and not refused.
+    A ``random`` part has 8 to 100 % of the area, its sides 3:4 to 4:3; ``center`` is the largest
+    part in the middle that has the sides' ratio, and 7/8 of that.
     """
 
-    size: tuple[int, int]
+    size: tuple[int, int]  # (height, width) in pixels of what is shown
     kind: Literal["random", "center"] | None = None
-    flip: bool = False
-    scales: bool = True
+    flip: bool = False  # every second one is mirrored, left to right
+    scales: bool = True  # a picture of another size is scaled, and not refused
 
     @property
     def draws(self) -> int:

@@ -13,16 +13,8 @@ import numpy as np
 from PIL import Image
 
 from dataprep.errors import ImageError
-from dataprep.images import exif, jpeg, png
-from dataprep.images.pixels import (
-    Levels,
-    Pixels,
-    eight_bits,
-    packed,
-    recolored,
-    require_size,
-    upright,
-)
+from dataprep.images import exif, jpeg, pixels, png
+from dataprep.images.pixels import Levels, Pixels
 from dataprep.images.recipe import MAX_PIXELS
 
 _TEXTS = frozenset({b"tEXt", b"zTXt", b"iTXt"})
@@ -108,9 +100,9 @@ def to_pixels(
     Raises:
         ImageError: it cannot be decoded, or is not what `format` or the size say.
     """
-    require_size(width, height, max_pixels)
+    pixels.require_size(width, height, max_pixels)
     if format == "RAW":
-        return recolored(_viewed(data, height, width), color)
+        return pixels.recolored(_viewed(data, height, width), color)
     found = sniff(data)
     if (found.format, found.height, found.width) != (format, height, width):
         raise ImageError(
@@ -118,10 +110,10 @@ def to_pixels(
             f"{width}x{height}"
         )
     if isinstance(found, png.Header):
-        stored = eight_bits(png.decode(found, png.split(data)))
+        stored = pixels.eight_bits(png.decode(found, png.split(data)))
     else:
         stored, _ = jpeg.decode(data, found, grey=color == "gray")
-    return packed(recolored(upright(stored, orientation_of(data)), color))
+    return pixels.packed(pixels.recolored(pixels.upright(stored, orientation_of(data)), color))
 
 
 def shown(data: bytes, channels: int) -> Levels:
@@ -143,7 +135,7 @@ def shown(data: bytes, channels: int) -> Levels:
             deep = picture.mode.startswith("I;16")
             mode = picture.mode if deep else "RGB" if channels == 3 else "L"
             stored = np.asarray(picture.convert(mode))
-    return upright(stored, orientation_of(data))
+    return pixels.upright(stored, orientation_of(data))
 
 
 def raw_to_png(data: bytes, height: int, width: int) -> bytes:
@@ -157,12 +149,12 @@ def raw_to_png(data: bytes, height: int, width: int) -> bytes:
 
 def _viewed(data: bytes, height: int, width: int) -> Pixels:
     """View bytes as (height, width) or (height, width, 3); read-only, not copied."""
-    pixels = height * width
-    if min(height, width) > 0 and len(data) in (pixels, 3 * pixels):
+    count = height * width
+    if min(height, width) > 0 and len(data) in (count, 3 * count):
         flat = np.frombuffer(data, np.uint8)
-        grey = len(data) == pixels
+        grey = len(data) == count
         return flat.reshape((height, width) if grey else (height, width, 3))
     raise ImageError(
-        f"{len(data)} bytes of RAW pixels: {width}x{height} has {pixels} in grey "
-        f"or {3 * pixels} in RGB"
+        f"{len(data)} bytes of RAW pixels: {width}x{height} has {count} in grey "
+        f"or {3 * count} in RGB"
     )

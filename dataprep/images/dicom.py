@@ -67,11 +67,7 @@ BURNED_IN: Final = "BurnedInAnnotation is YES"
 def _windowed(
     values: NDArray[np.float64], center: float, width: float, kind: str = "LINEAR"
 ) -> NDArray[np.float64]:
-    """From 0, black, to 1, as PS3.3 C.11.2.1.2 and C.11.2.1.3 say.
-
-    Raises:
-        ImageError: it is no window.
-    """
+    """From 0, black, to 1, as PS3.3 C.11.2.1.2 and C.11.2.1.3 say."""
     enough = width > 0 if kind in ("LINEAR_EXACT", "SIGMOID") else width >= 1
     if not (enough and np.isfinite([center, width]).all()):
         raise ImageError(
@@ -150,11 +146,7 @@ def header_of(data: bytes, tags: Iterable[str]) -> dict[str, str] | None:
 
 @contextmanager
 def _reading() -> Iterator[None]:
-    """Word pydicom's errors.
-
-    Raises:
-        ImageError: the file is damaged, or pydicom is not installed.
-    """
+    """Word pydicom's errors, and that it is not installed."""
     try:
         from pydicom.errors import BytesLengthException, InvalidDicomError
 
@@ -169,11 +161,7 @@ def _reading() -> Iterator[None]:
 
 
 def _read(data: bytes, tags: list[str], *, pixels: bool = True) -> Dataset:
-    """These elements of a file.
-
-    Raises:
-        ImageError: the file would be inflated without a limit.
-    """
+    """These elements of a file."""
     if _DEFLATED in data:
         raise ImageError("unsupported DICOM: deflated as a whole, which may be a bomb")
     from pydicom import dcmread
@@ -182,11 +170,7 @@ def _read(data: bytes, tags: list[str], *, pixels: bool = True) -> Dataset:
 
 
 def _is_grey(image: Dataset) -> bool:
-    """Whether it is grey, or colour of 8 bits.
-
-    Raises:
-        ImageError: it is neither.
-    """
+    """Whether it is grey, and not colour of 8 bits; nothing else is decoded."""
     kind, samples = str(image.PhotometricInterpretation), int(image.SamplesPerPixel)
     allocated, stored = int(image.BitsAllocated), int(image.BitsStored)
     grey = kind in ("MONOCHROME1", "MONOCHROME2") and samples == 1 and allocated in (8, 16)
@@ -201,11 +185,7 @@ def _is_grey(image: Dataset) -> bool:
 
 
 def _decoded(image: Dataset) -> NDArray[Any]:
-    """The stored values, (rows, columns), or RGB.
-
-    Raises:
-        ImageError: nothing here decodes it, or what is coded has another size.
-    """
+    """The stored values, (rows, columns), or RGB."""
     from pydicom.encaps import get_frame
     from pydicom.pixels import get_decoder
 
@@ -262,13 +242,7 @@ def _segment(data: bytes, markers: frozenset[int]) -> bytes:
 
 
 def _table(size: int, image: Dataset, wanted: str, *, deep: bool) -> NDArray[Any]:
-    """The grey level of everything that a sample may be, by its bits as an unsigned number.
-
-    Args:
-        size: of a sample, in bytes.
-        wanted: see `decode`.
-        deep: whether the levels have 16 bits if the samples have more than 8.
-    """
+    """The grey level of all that a sample of so many bytes may be, by its bits as a number."""
     bits = int(image.BitsStored)
     least = -(1 << bits - 1) if image.PixelRepresentation else 0
     most = least + (1 << bits) - 1

@@ -35,18 +35,14 @@ _UNIT: Final = 4096  # of a cosine, in whole numbers
 class Fingerprint:
     """What a picture looks like.
 
-    Attributes:
-        phash: 64 hexadecimal digits, of which the first bits are the lowest frequencies, and the
-            last is 0; then as many of the picture without 5 % at every edge, and without 10 %.
-        brightness: mean grey level, 0 to 255.
-        contrast: standard deviation of the grey levels.
-        flat: share of the most frequent grey level, 0 to 1.
+    The hash is 64 hexadecimal digits, of which the first bits are the lowest frequencies, and the
+    last is 0; then as many of the picture without 5 % at every edge, and without 10 %.
     """
 
     phash: str
-    brightness: float
-    contrast: float
-    flat: float
+    brightness: float  # mean grey level, 0 to 255
+    contrast: float  # standard deviation of the grey levels
+    flat: float  # share of the most frequent grey level, 0 to 1
 
 
 def fingerprint(grey: Pixels) -> Fingerprint:
@@ -90,8 +86,7 @@ def small_grey(pixels: Pixels) -> Pixels:
 def _cosines(size: int) -> NDArray[np.float64]:
     """The lowest frequencies of the DCT-II of so many values and their middles, as whole numbers.
 
-    Returns:
-        (cut, frequency, value). A value that is cut counts as the part of it that is left.
+    By (cut, frequency, value); a value that is cut counts as the part of it that is left.
     """
     found = []
     for cut in _CUTS:
@@ -118,5 +113,4 @@ def _lowest_first() -> NDArray[np.intp]:
 
 _LOWEST: Final = _lowest_first()
 _MIDDLE: Final = len(_LOWEST) // 2
-_DIGITS: Final = _SIDE * _SIDE // 4
 _SQUARES: Final = np.arange(256) ** 2

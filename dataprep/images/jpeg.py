@@ -56,20 +56,14 @@ _LIMITS = ("Could not determine subsampling level", "Unsupported color conversio
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What the header promises.
-
-    Attributes:
-        height: in pixels, as is the width.
-        components: 1 (grey), 3 (YCbCr or RGB) or 4 (CMYK or YCCK).
-        scan: offset in bytes of the first start-of-scan marker.
-    """
+    """What the header promises."""
 
     format: ClassVar = "JPEG"
 
-    height: int
+    height: int  # in pixels, as is the width
     width: int
-    components: int
-    scan: int
+    components: int  # 1 (grey), 3 (YCbCr or RGB) or 4 (CMYK or YCCK)
+    scan: int  # offset in bytes of the first start-of-scan marker
 
     @property
     def grey(self) -> bool:
@@ -140,9 +134,6 @@ def _reaches_end(data: bytes, scan: int) -> bool:
 
     A chance 0xFFD9 inside a later segment is no end: TensorFlow's decoder runs out of
     data there and fails, while Pillow lets it pass.
-
-    Args:
-        scan: offset of the first start-of-scan marker.
     """
     at = scan
     while match := _AFTER_SCAN.search(data, at):
@@ -271,9 +262,6 @@ def _second_opinion(data: bytes, frame: Frame, words: str) -> tuple[Pixels, str 
     """The pixels of a JPEG that the fast decoder complains about, and its words if they count.
 
     They do not if they tell of the fast decoder and not of the image.
-
-    Raises:
-        ImageError: the image is unusable.
     """
     if words == _OUT_OF_DATA or not _reaches_end(data, frame.scan):
         raise ImageError(f"truncated JPEG: {words}")

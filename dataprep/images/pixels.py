@@ -199,10 +199,7 @@ def turned(boxes: Iterable[Box], orientation: int) -> tuple[Box, ...]:
 def cropped(
     boxes: Sequence[Box], labels: Sequence[int], part: Box
 ) -> tuple[tuple[Box, ...], tuple[int, ...]]:
-    """The boxes as they lie in a part of the picture.
-
-    Args:
-        part: the part of the picture that is left.
+    """The boxes as they lie in the part of the picture that is left.
 
     Returns:
         The boxes as fractions of the part, cut off at its edges, without those of which nothing

@@ -40,20 +40,14 @@ _ORDER = re.compile(rb"IHDR(PLTE)?(IDAT)+IEND")
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What the IHDR chunk says.
-
-    Attributes:
-        width: in pixels, as is the height.
-        depth: bits a sample, or of an index into the palette.
-        color: the colour type: 0 grey, 2 RGB, 3 palette, 4 grey and alpha, 6 RGBA.
-    """
+    """What the IHDR chunk says."""
 
     format: ClassVar = "PNG"
 
-    width: int
+    width: int  # in pixels, as is the height
     height: int
-    depth: int
-    color: int
+    depth: int  # bits a sample, or of an index into the palette
+    color: int  # the colour type: 0 grey, 2 RGB, 3 palette, 4 grey and alpha, 6 RGBA
 
     @property
     def name(self) -> str:
@@ -74,18 +68,11 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Chunks:
-    """A file taken apart.
+    """A file taken apart: critical chunks have an upper-case first letter (section 5.4)."""
 
-    Attributes:
-        names: of all chunks, in order.
-        critical: the file without the others (specification, section 5.4: critical ones have an
-            upper-case first letter).
-        exif: the EXIF block in TIFF form; empty without one.
-    """
-
-    names: tuple[bytes, ...]
-    critical: bytes
-    exif: bytes
+    names: tuple[bytes, ...]  # of all chunks, in order
+    critical: bytes  # the file without the others
+    exif: bytes  # the EXIF block in TIFF form; empty without one
 
 
 def read_header(data: bytes) -> Header:

@@ -31,13 +31,10 @@ _CHANNELS = {"keep": (1, 3), "rgb": (3,), "gray": (1,)}
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something about one image that its owner should know.
+    """Something about one image that its owner should know, in a line.
 
-    Attributes:
-        kind: ``repaired`` if the image was stored in another form than it came in because
-            it was not of a form that every reader takes as it is; ``warned`` if the decoder
-            found damage that TensorFlow and Pillow live with.
-        text: one line.
+    It was ``repaired`` if it was stored in another form than it came in, because not every reader
+    takes that as it is; ``warned`` of is damage that TensorFlow and Pillow live with.
     """
 
     kind: Literal["repaired", "warned"]
@@ -45,32 +42,20 @@ class Note:
 
 
 class Prepared(msgspec.Struct, frozen=True):
-    """An image as it will be stored.
+    """An image as it will be stored."""
 
-    Attributes:
-        data: the encoded image; the very object that came in if it passed through whole. If
-            `format` is ``RAW``, uint8 pixels in (height, width, channel) order.
-        format: what `data` is. A PNG has 16 bits a sample only with ``depth="keep"``.
-        height: in pixels, as stored, EXIF orientation not considered.
-        width: in pixels, likewise.
-        channels: of the stored image, 1 or 3.
-        notes: what happened to it, if anything did that was not asked for.
-        measured: for the data set's statistics; None unless the recipe asks for them.
-        grey: a small grey version of what was decoded; None if nothing was.
-        part: the part of the picture that is left, (xmin, ymin, xmax, ymax) as fractions.
-        turn: the orientation, 1 to 8, by which it was turned upright before that.
-    """
-
+    # The encoded image; the very object that came in if it passed through whole. If the format is
+    # ``RAW``, uint8 pixels in (height, width, channel) order.
     data: bytes
-    format: Format
-    height: int
-    width: int
-    channels: int
-    notes: tuple[Note, ...] = ()
-    measured: Measured | None = None
-    part: Box = WHOLE
-    grey: Pixels | None = None
-    turn: int = 1
+    format: Format  # a PNG has 16 bits a sample only with ``depth="keep"``
+    height: int  # in pixels, as stored, EXIF orientation not considered
+    width: int  # likewise
+    channels: int  # of the stored image, 1 or 3
+    notes: tuple[Note, ...] = ()  # what happened to it that was not asked for
+    measured: Measured | None = None  # for the data set's statistics, if the recipe asks for them
+    part: Box = WHOLE  # of the picture that is left, (xmin, ymin, xmax, ymax) as fractions
+    grey: Pixels | None = None  # a small grey version of what was decoded, if anything was
+    turn: int = 1  # the orientation, 1 to 8, by which it was turned upright before that
 
     def moved(
         self, boxes: Sequence[Box], labels: Sequence[int]

@@ -53,15 +53,10 @@ _MOST: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Resize:
-    """The size to scale to: the shorter side, or an exact width and height.
+    """The size to scale to: the shorter side, or an exact width and height."""
 
-    Attributes:
-        width: pixels of the shorter side if `height` is None, else of the width.
-        height: pixels of the height, or None to keep the aspect ratio.
-    """
-
-    width: int
-    height: int | None = None
+    width: int  # pixels of the shorter side if `height` is None, else of the width
+    height: int | None = None  # pixels of the height, or None to keep the aspect ratio
 
     def __post_init__(self) -> None:
         for side in (self.width, self.height):

@@ -40,21 +40,13 @@ _DECIMALS = 6
 
 @dataclass(slots=True, eq=False)
 class Measured:
-    """What one stored image adds to the statistics; made in the thread that prepared it.
-
-    Attributes:
-        bytes: size of the stored image.
-        format: ``JPEG``, ``PNG`` or ``RAW``.
-        height: in pixels, as stored.
-        width: in pixels, likewise.
-        histogram: int64, (channels, 256): pixels by level, channels in RGB order. None if the
-            recipe does not decode every image.
-    """
+    """What one stored image adds to the statistics; made in the thread that prepared it."""
 
     bytes: int
-    format: str
-    height: int
-    width: int
+    format: str  # ``JPEG``, ``PNG`` or ``RAW``
+    height: int  # in pixels, as stored
+    width: int  # likewise
+    # (channels, 256): pixels by level, in RGB order; None unless the recipe decodes every image.
     histogram: NDArray[np.int64] | None = None
 
 

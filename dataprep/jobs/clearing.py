@@ -16,10 +16,7 @@ from dataprep.jobs.commit import read_records
 from dataprep.jobs.lock import Lease, check_held
 from dataprep.jobs.workspace import Workspace
 from dataprep.plugins import load_sink
-from dataprep.sealed.foreign import foreign_files
-from dataprep.sealed.part import NAME as PART
-from dataprep.sealed.part import has_part
-from dataprep.sealed.set import SealedSet
+from dataprep.sealed.set import PART, SealedSet, foreign_files, has_part
 from dataprep.sinks import ShardName
 from dataprep.system.durable_files import PARTIAL, is_partial, sync_directory
 from dataprep.system.regular_files import read_regular

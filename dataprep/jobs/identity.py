@@ -23,8 +23,7 @@ from dataprep.jobs.lock import check_held
 from dataprep.jobs.workspace import Workspace
 from dataprep.system.durable_files import sync_directory
 from dataprep.system.messages import printable
-from dataprep.system.state_files import read_document, read_state, write_state
-from dataprep.system.versions import differing
+from dataprep.system.state_files import differing, read_document, read_state, write_state
 from dataprep_schemas.manifest import Identity, Manifest
 from dataprep_schemas.state import StoredJob
 

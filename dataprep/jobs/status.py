@@ -13,9 +13,7 @@ from dataprep.jobs.commit import are_there, finished_shards, images_under_way
 from dataprep.jobs.identity import read_job, shown_command
 from dataprep.jobs.lock import LEASE_SECONDS, is_alive, sight
 from dataprep.jobs.workspace import Workspace
-from dataprep.sealed.part import NAME as PART
-from dataprep.sealed.part import described
-from dataprep.sealed.set import SealedSet
+from dataprep.sealed.set import PART, SealedSet, described
 from dataprep.system.messages import counted, printable
 from dataprep.system.state_files import read_state
 from dataprep_schemas.state import CommitRecord, Marker, StoredJob

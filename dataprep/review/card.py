@@ -79,28 +79,18 @@ _SIZES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """What only people know of a data set.
-
-    Attributes:
-        license: an address, or an SPDX identifier.
-        url: its home page; may be empty.
-        date: of its publication, ``YYYY-MM-DD``; may be empty.
-        cite_as: BibTeX.
-        raw: the home page of the raw data, where the data set knows it.
-        responsible: texts by name of the Responsible AI vocabulary, see `RAI`; ``hasSyntheticData``
-            is true or false.
-    """
+    """What only people know of a data set; texts may be empty."""
 
     name: str
     description: str
-    license: str
+    license: str  # an address, or an SPDX identifier
     creator: str
-    url: str
-    date: str
-    cite_as: str
+    url: str  # its home page
+    date: str  # of its publication, ``YYYY-MM-DD``
+    cite_as: str  # BibTeX
     version: str
-    raw: str
-    responsible: Mapping[str, str | bool]
+    raw: str  # the home page of the raw data, where the data set knows it
+    responsible: Mapping[str, str | bool]  # by names of `RAI`; ``hasSyntheticData`` is no text
 
 
 _NEEDED: Final = ("name", "description", "license", "creator")

@@ -25,17 +25,12 @@ _BINS: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """How a measure of the images is distributed.
-
-    Attributes:
-        edges: of the bins, one more than there are counts.
-        growing: whether each bin is wider than the one before by the same factor.
-    """
+    """How a measure of the images is distributed."""
 
     title: str
-    edges: tuple[float, ...]
+    edges: tuple[float, ...]  # of the bins, one more than there are counts
     counts: tuple[int, ...]
-    growing: bool
+    growing: bool  # each bin is wider than the one before by the same factor
 
 
 @dataclass(frozen=True, slots=True)

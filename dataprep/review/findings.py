@@ -29,34 +29,21 @@ EXCLUDE_COLUMNS: Final = ("split", "key", "rule", "instead_of")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that a rule found.
+    """Something that a rule found."""
 
-    Attributes:
-        text: what, in a line.
-        images: that show it, (split, key); the first is the one to keep, if any.
-    """
-
-    text: str
-    images: tuple[tuple[str, str], ...]
+    text: str  # what, in a line
+    images: tuple[tuple[str, str], ...]  # (split, key); the first is the one to keep, if any
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What a rule found.
+    """What a rule found."""
 
-    Attributes:
-        rule: its name.
-        level: ``error``, ``warning`` or ``note``.
-        meaning: of a finding.
-        count: how many there are.
-        findings: the worst ones.
-    """
-
-    rule: str
+    rule: str  # its name
     level: Level
-    meaning: str
-    count: int
-    findings: tuple[Finding, ...]
+    meaning: str  # of a finding
+    count: int  # how many there are
+    findings: tuple[Finding, ...]  # the worst ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,18 +58,12 @@ class Excluded:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What is odd, in numbers.
+    """What is odd, in numbers."""
 
-    Attributes:
-        distance: bits of 255 in which the hashes of nearly the same image may differ; None for
-            what suits the pictures.
-        fewest: images of the smallest class of a split that is accepted.
-        imbalance: largest accepted ratio of the largest class of a split to its smallest.
-    """
-
+    # Bits of 255 in which the hashes of nearly the same image may differ; None: what suits them.
     distance: int | None = None
-    fewest: int = 10
-    imbalance: float = 10
+    fewest: int = 10  # images of the smallest class of a split that is accepted
+    imbalance: float = 10  # largest accepted ratio of a split's largest class to its smallest
 
 
 def chosen_rules(names: Sequence[str] | None) -> tuple[Rule, ...]:

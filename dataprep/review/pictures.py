@@ -1,27 +1,34 @@
-"""Thumbnails of stored images, with what is known of each drawn in."""
+"""Thumbnails of stored images, with what is known of each drawn in: for a page, for a terminal."""
 
 from __future__ import annotations
 
 import base64
 import io
+import shlex
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Any, Final
 
 from PIL import Image, ImageDraw
 
-from dataprep.errors import DataprepError
+from dataprep.errors import DataprepError, UsageError
+from dataprep.review.facts import sample
+from dataprep.review.findings import opened
 from dataprep.sealed.records import Records
 from dataprep.sealed.set import SealedSet, first_rows
+from dataprep.sinks.example import Example
 from dataprep.system.messages import printable
-
-if TYPE_CHECKING:
-    from dataprep.sinks.example import Example
 
 _SIDE: Final = 112  # pixels of the longer side
 _QUALITY: Final = 70
 _BOX: Final = (255, 64, 64)
 _LONGEST: Final = 120  # characters of a name
+# In a terminal:
+_CELLS: Final = 18  # of its width, a picture with the gap behind it
+_SHAPE: Final = (120, 90)  # pixels of a picture
+_GAP: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,3 +108,59 @@ def _stored(records: Records, number: int, key: str) -> Picture:
         return Picture(_address(example), short(example.class_name), place, text)
     except (LookupError, DataprepError, OSError):  # a damaged shard, or one that is not there
         return Picture(None, "", place)
+
+
+def preview(out: Path, *, split: str | None, images: int, seed: int) -> None:
+    """Draw some images of a data set, of as many classes as there is room for.
+
+    Args:
+        split: of the images; None for train, or the first.
+
+    Raises:
+        DatasetError: it is not a finished data set, damaged, or a part.
+        UsageError: stdout is no terminal, what draws there is not installed, or no such split.
+    """
+    console, drawn = _terminal(out)
+    sealed = SealedSet.read(out)
+    splits = [*sealed.splits] if split is None else [sealed.split_called(split)]
+    with opened(sealed) as (database, _):
+        chosen = sample(database, splits, images=images, seed=seed)
+    if not chosen:
+        return
+    with Records(sealed, chosen[0][1]) as records:
+        shown = [(records.by_key(key), records.classes[label]) for label, _, key in chosen]
+    columns = max(console.width // _CELLS, 1)
+    for start in range(0, len(shown), columns):
+        row = shown[start : start + columns]
+        strip = _strip([example for example, _ in row])
+        console.print(drawn(strip, width=_CELLS * len(row)), end="")
+        names = (printable(name or identifier) for _, (identifier, name) in row)
+        captions = (name[: _CELLS - 2].ljust(_CELLS) for name in names)
+        console.print("".join(captions).rstrip(), markup=False, highlight=False)
+
+
+def _terminal(out: Path) -> tuple[Any, Any]:
+    """The terminal, and what draws a picture in it."""
+    page, command = out / "report.html", f"dataprep report {shlex.quote(printable(str(out)))}"
+    where = f"{page} has the pictures" if page.exists() else f"`{command}` makes a page"
+    if not sys.stdout.isatty():
+        raise UsageError(f"a preview is drawn in a terminal, and stdout is none; {where}")
+    try:
+        from rich.console import Console
+        from textual_image.renderable import Image as Drawn  # asks the terminal what it can
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"a preview needs textual-image; install dataprep-shards[report]; or else: {where}"
+        ) from error
+    return Console(), Drawn
+
+
+def _strip(examples: Sequence[Example]) -> Image.Image:
+    """Pictures side by side, each in the middle of its place."""
+    width, height = _SHAPE
+    strip = Image.new("RGB", ((width + _GAP) * len(examples), height))
+    for place, example in enumerate(examples):
+        picture = small_picture(example, _SHAPE)
+        left = place * (width + _GAP) + (width - picture.width) // 2
+        strip.paste(picture, (left, (height - picture.height) // 2))
+    return strip

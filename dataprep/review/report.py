@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import base64
+import glob
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
-from typing import Final
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -17,13 +18,15 @@ from dataprep.errors import UsageError
 from dataprep.review.charts import bars, descending
 from dataprep.review.facts import ClassCount, class_counts, histograms, rows_of, sample
 from dataprep.review.findings import Findings, Limits, lint, opened
-from dataprep.review.loaders import loaders, templates
 from dataprep.review.pictures import Album, Picture, short
 from dataprep.review.rules import NEEDS_NEAR, RULES
 from dataprep.sealed.set import SealedSet
 from dataprep.system.durable_files import write_durably
 from dataprep.system.messages import counted, sized
 from dataprep_schemas.manifest import Manifest
+
+if TYPE_CHECKING:
+    import jinja2
 
 NAME: Final = "report.html"
 
@@ -47,12 +50,7 @@ class Shown:
 
 
 def write_report(
-    out: Path,
-    path: Path,
-    *,
-    near: bool | None,
-    seed: int,
-    advance: Callable[[int], None],
+    out: Path, path: Path, *, near: bool | None, seed: int, advance: Callable[[int], None]
 ) -> None:
     """Write it.
 
@@ -82,7 +80,7 @@ def write_report(
         remarks.append(
             f"look-alikes were not looked for among {sealed.records:,} images: `dataprep lint` does"
         )
-    environment = templates(autoescape=True)  # loaded only here, and for the charts
+    environment = _templates(autoescape=True)  # loaded only here, and for the charts
     environment.filters.update(sized=sized, counted=counted, sha256=_sha256, short=short)
     text = environment.get_template(f"{NAME}.j2").render(
         name=short(out.resolve().name),
@@ -161,10 +159,7 @@ def _shown(album: Album, found: Sequence[Findings]) -> list[Shown]:
     for entry in found:
         pictures = iter(album.pictures(list(_pictured(entry))))
         pairs = [
-            (
-                short(finding.text, _LONGEST),
-                tuple(islice(pictures, len(finding.images[:_ALIKE]))),
-            )
+            (short(finding.text, _LONGEST), tuple(islice(pictures, len(finding.images[:_ALIKE]))))
             for finding in entry.findings[:_PAIRS]
             if finding.images
         ]
@@ -199,3 +194,64 @@ def _text(value: object) -> str:
     if isinstance(value, tuple):
         return " ".join(value)
     return "" if value is None else str(value)
+
+
+def _templates(*, autoescape: bool) -> jinja2.Environment:
+    """The _templates beside this file."""
+    try:
+        import jinja2
+        import matplotlib as mpl  # noqa: F401  # of the same extra
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            "a report needs matplotlib and Jinja2; install dataprep-shards[report]"
+        ) from error
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("dataprep.review", "."),
+        autoescape=autoescape,  # noqa: S701  # code is no HTML; the page escapes it
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["literal"] = _literal
+    return environment
+
+
+def loaders(manifest: Manifest) -> Iterator[tuple[str, str]]:
+    """(trainer, lines) for each that reads this format, with the data set's own paths and labels.
+
+    They are the blocks of ``loaders.j2``, which begin those in docs/reading.md and
+    docs/training.md; a test compares them, and runs them for every format.
+    """
+    split = "train" if "train" in manifest.splits else next(iter(manifest.splits))
+    paths = [file.path for file in manifest.splits[split].shards[0].files]
+    index = next((path for path in paths if path.endswith(".idx")), paths[-1])
+    template = _templates(autoescape=False).get_template("loaders.j2")  # code, not HTML
+    context = template.new_context(
+        {
+            "split": split,
+            "first": f"OUT/{paths[0]}",
+            "folder": f"OUT/{PurePosixPath(paths[0]).parent}",
+            "pattern": f"OUT/{_pattern(paths[0])}",
+            "index": f"OUT/{index}",
+            "index_pattern": f"OUT/{_pattern(index)}",
+            "classes": len(manifest.classes),
+            "multilabel": manifest.examples.multilabel,
+        }
+    )
+    for name, block in template.blocks.items():
+        sink, _, trainer = name.replace("_", "-").partition("--")
+        if sink in ("any", manifest.sink.name):
+            yield trainer.replace("-", " "), "".join(block(context)).strip()
+
+
+def _pattern(path: str) -> str:
+    """A glob of all shards: ``train/train-00000-of-00008.tar`` is ``train/train-*.tar``."""
+    head, _, tail = path.rpartition("-of-")
+    before = glob.escape(head.rpartition("-")[0])
+    return f"{before}-*{PurePosixPath(tail).suffix}" if head else glob.escape(path)
+
+
+def _literal(text: str) -> str:
+    """A string of Python, for whatever a manifest says; in double quotes if it needs no escape."""
+    inner = repr(text)[1:-1]
+    return f'"{inner}"' if inner == text and '"' not in text else repr(text)

@@ -20,6 +20,7 @@ from typing import Final, Literal
 from dataprep.review.near import CUT, MIDDLE, MIRRORED
 
 Level = Literal["error", "warning", "note"]
+"""An error makes results wrong, a warning may, a note is what the user should know."""
 
 _SPLITS: Final = "case split when 'test' then 0 when 'train' then 2 else 1 end"
 _NAME: Final = "split || '/' || key"
@@ -57,20 +58,13 @@ from (
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Something that should not be.
-
-    Attributes:
-        level: how bad it is: an ``error`` makes results wrong, a ``warning`` may, a ``note`` is
-            what the user should know.
-        meaning: what a finding is, for a heading.
-        drop: whether the images of a finding are candidates for leaving out: all but the first
-            of them, all of them, or none.
-    """
+    """Something that should not be."""
 
     name: str
     level: Level
-    meaning: str
+    meaning: str  # of a finding, for a heading
     query: str
+    # The images of a finding that are candidates for leaving out; copies are all but the first.
     drop: Literal["copies", "all", "none"] = "none"
 
 

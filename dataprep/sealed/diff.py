@@ -15,7 +15,7 @@ from dataprep.sealed.set import SealedSet, first_rows
 from dataprep.sealed.split import FinishedSplit
 from dataprep.sinks.example import pixels_of
 from dataprep.system.messages import printable
-from dataprep.system.versions import differing
+from dataprep.system.state_files import differing
 from dataprep.tables.records import RecordsTable
 
 SHOWN = 5  # keys named for each kind of difference
@@ -27,28 +27,17 @@ _ROW = np.dtype([("key", "V16"), ("labels", "V16"), ("content", "V16")])
 
 @dataclass(frozen=True, slots=True)
 class SplitDifference:
-    """How the examples of one split differ.
-
-    Attributes:
-        only_a: how many keys are in this split of the first data set alone.
-        only_b: likewise, of the second.
-        moved: how many of those in the first alone are in another split of the second.
-        changed: how many keys are in both with another image, or with other labels, boxes,
-            captions or attributes.
-        relabelled: how many of those have other labels, and are the same else.
-        same_order: whether examples that are in both come in the same order.
-        examples: some keys, with what is the matter.
-    """
+    """How the examples of one split differ: numbers of keys, and some of them."""
 
     split: str
     records: tuple[int, int]
-    only_a: int
-    only_b: int
-    moved: int
-    changed: int
-    relabelled: int
-    same_order: bool
-    examples: tuple[str, ...]
+    only_a: int  # in this split of the first data set alone
+    only_b: int  # likewise, of the second
+    moved: int  # of those in the first alone, in another split of the second
+    changed: int  # in both with another image, or other labels, boxes, captions or attributes
+    relabelled: int  # of those, with other labels and the same else
+    same_order: bool  # examples that are in both come in the same order
+    examples: tuple[str, ...]  # some keys, with what is the matter
 
     @property
     def same(self) -> bool:
@@ -102,19 +91,15 @@ def diff(
         if split not in own.splits
     ]
     rows: list[dict[str, NDArray[np.void]]] = [{}, {}]
-    for split in both[0].splits:
-        for each, found in zip(both, rows, strict=True):
-            if split in each.splits:
-                found[split] = own = _rows(each, split, hashes=not pixels)
-                shared = pixels and split in both[1].splits
-                steps = _add_pixels(own, each, split, max_pixels, threads) if shared else [len(own)]
-                for done in steps:
-                    progress(done)
-    for split in both[1].splits:
-        if split not in rows[1]:
-            rows[1][split] = _rows(both[1], split, hashes=not pixels)
-            progress(len(rows[1][split]))
-    splits = [_compare(both, split, rows) for split in both[0].splits if split in both[1].splits]
+    shared = [split for split in both[0].splits if split in both[1].splits]
+    for each, found in zip(both, rows, strict=True):
+        for split in each.splits:
+            found[split] = own = _rows(each, split, hashes=not pixels)
+            looked = pixels and split in shared
+            steps = _add_pixels(own, each, split, max_pixels, threads) if looked else [len(own)]
+            for done in steps:
+                progress(done)
+    splits = [_compare(both, split, rows) for split in shared]
     versions = differing(both[0].manifest.versions, both[1].manifest.versions, " and")
     return Difference(tuple(splits), tuple(missing), pixels, versions)
 
@@ -124,11 +109,7 @@ def _hash(data: bytes) -> bytes:
 
 
 def _rows(sealed: SealedSet, split: str, *, hashes: bool) -> NDArray[np.void]:
-    """A `_ROW` of every example in order, of what the table of records says of it.
-
-    Args:
-        hashes: whether the hash of the image's bytes belongs to it.
-    """
+    """A `_ROW` of every example, of what the table says of it, the hash of its image or not."""
     rows = np.zeros(sealed.splits[split].records, _ROW)
     first = first_rows(sealed.manifest)[split][0]
     with RecordsTable(sealed.out, sealed.manifest.records_table) as table:

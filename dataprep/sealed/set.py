@@ -6,24 +6,28 @@ options give the same manifest, byte for byte. What lies in it is `dataprep_sche
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate
-from pathlib import Path
+from itertools import accumulate, pairwise
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from dataprep.errors import DatasetError, UsageError
-from dataprep.sealed.part import described, read_part
-from dataprep.system.messages import counted, printable, refusal, sized
+from dataprep.system.messages import counted, printable, refusal, sized, some_of
 from dataprep.system.regular_files import read_regular
-from dataprep.system.state_files import parse
-from dataprep.system.versions import upgrade
+from dataprep.system.state_files import parse, upgrade
 from dataprep_schemas.manifest import Examples, File, Manifest, Shard, Split
 from dataprep_schemas.state import Part
 
-if TYPE_CHECKING:  # staging reads manifests, and needs no format
+if TYPE_CHECKING:
     from dataprep.sinks import DatasetInfo, Sink
+
 
 NAME: Final = "manifest.json"
 REMEDY: Final = (
@@ -31,22 +35,22 @@ REMEDY: Final = (
     "with --overwrite"
 )
 
+PART: Final = "part.json"
+"""Which shards of a data set a node has. ``dataprep stage`` copies the manifest as it is, since its
+hash must stay; with ``--share`` or ``--split`` only some of what that names comes along."""
+
+_OURS: Final = b'"dataprep-part-'  # also of versions to come; the name is common
+_STAGE_AGAIN: Final = "stage the data set again"
+
 
 @dataclass(frozen=True, slots=True)
 class PresentSplit:
-    """What is here of a split: all of it, or a node's part.
+    """What is here of a split: all of it, or a node's part."""
 
-    Attributes:
-        whole: what the manifest says of all of it.
-        numbers: of the shards that are here, ascending.
-        shards: which they are.
-        files: those of the files made once for the split that are here.
-    """
-
-    whole: Split
-    numbers: Sequence[int]
-    shards: tuple[Shard, ...]
-    files: tuple[File, ...]
+    whole: Split  # what the manifest says of all of it
+    numbers: Sequence[int]  # of the shards that are here, ascending
+    shards: tuple[Shard, ...]  # which they are
+    files: tuple[File, ...]  # made once for the split, those that are here
 
     @property
     def records(self) -> int:
@@ -117,7 +121,10 @@ class SealedSet:
     @property
     def info(self) -> DatasetInfo:
         """What readers of the shards are told."""
-        return info_of(self.manifest)
+        from dataprep.sinks import DatasetInfo
+
+        said = msgspec.structs.asdict(self.manifest.examples)
+        return DatasetInfo(classes=self.manifest.classes, **said)
 
     @property
     def sink(self) -> Sink:
@@ -241,6 +248,54 @@ def _present(split: Split, name: str, part: Part | None) -> PresentSplit:
     return PresentSplit(split, numbers, tuple(split.shards[at] for at in numbers), files)
 
 
+def has_part(out: Path) -> bool:
+    """Whether the ``part.json`` of a directory is one that staging wrote; else it is not ours.
+
+    Raises:
+        DatasetError: it cannot be read.
+    """
+    return _part_data(out / PART) is not None
+
+
+def read_part(out: Path, manifest: Manifest) -> Part | None:
+    """What ``part.json`` says; None if there is none of ours, so everything should be here.
+
+    Raises:
+        DatasetError: it cannot be understood, or is a part of another data set.
+    """
+    path = out / PART
+    data = _part_data(path)
+    if data is None:
+        return None
+    part = parse(data, Part, path, _STAGE_AGAIN)
+    if part.manifest_sha256 != manifest.sha256:
+        raise DatasetError(f"{path} is of another data set; {_STAGE_AGAIN}")
+    for name, numbers in part.splits.items():
+        known = manifest.splits.get(name)
+        ascending = all(before < number for before, number in pairwise((-1, *numbers)))
+        if known is None or not numbers or not ascending or numbers[-1] >= len(known.shards):
+            raise DatasetError(f"{path} names shards of {name} that there are not; {_STAGE_AGAIN}")
+    return part
+
+
+def described(part: Part) -> str:
+    """For messages: ``part 2 of 4``, ``only validation``."""
+    if part.nodes > 1:
+        return f"part {part.node + 1} of {part.nodes}"
+    return f"only {some_of(part.splits)}"
+
+
+def _part_data(path: Path) -> bytes | None:
+    """The file, if it is one of ours, whole or damaged."""
+    try:
+        data = read_regular(path)
+    except (FileNotFoundError, IsADirectoryError):
+        return None
+    except OSError as error:
+        raise DatasetError(f"{path} cannot be read: {error.strerror}; {_STAGE_AGAIN}") from error
+    return data if _OURS in data else None
+
+
 def first_rows(manifest: Manifest) -> dict[str, list[int]]:
     """By split, the row of each shard's first record; of the whole data set, also of a part."""
     splits = sorted(manifest.splits.items())
@@ -258,24 +313,8 @@ def meant_split(name: str, known: Mapping[str, object]) -> str:
     return split_of_folder(str(name)) or name
 
 
-def info_of(manifest: Manifest) -> DatasetInfo:
-    """What readers of a data set's shards are told; the inverse of `examples_of`."""
-    from dataprep.sinks import DatasetInfo
-
-    examples = manifest.examples
-    return DatasetInfo(
-        classes=manifest.classes,
-        multilabel=examples.multilabel,
-        colorspace=examples.colorspace,
-        size=examples.size,
-        attributes=examples.attributes,
-        boxes=examples.boxes,
-        captions=examples.captions,
-    )
-
-
 def examples_of(info: DatasetInfo) -> Examples:
-    """What is true of every example, as the manifest has it; classes are apart."""
+    """What is true of every example, as the manifest has it; the inverse of `SealedSet.info`."""
     return Examples(
         info.multilabel, info.colorspace, info.size, info.attributes, info.boxes, info.captions
     )
@@ -295,3 +334,33 @@ def sink_of(manifest: Manifest) -> Sink:
         if way_out := upgrade(manifest.versions):
             raise UsageError(f"{error}; {way_out}") from error
         raise
+
+
+def foreign_files(out: Path, splits: Collection[str], own: Iterable[str]) -> Iterator[str]:
+    """Files that are not the data set's own, but that its readers would take in.
+
+    That is what begins like a shard, since readers are told ``train-*``; and in a directory called
+    after its split what ends like one, since they are told ``train/*.tar``. Hidden files are not.
+
+    Args:
+        own: every file of the data set; those it would be mistaken for lie beside them. Relative,
+            with ``/``, as what is found is.
+    """
+    prefixes = tuple(f"{split}-" for split in splits)
+    known: dict[str, set[str]] = defaultdict(set)  # names, by directory; there may be 300,000
+    for path in own:
+        place, _, name = path.rpartition("/")
+        above, _, folder = place.rpartition("/")
+        # A shard may be a directory that holds its files, such as Caffe's databases.
+        if "-of-" in folder and folder.startswith(prefixes):
+            known[above].add(folder)
+        else:
+            known[place].add(name)
+    for place, names in sorted(known.items()):
+        directory = out / place
+        alike = names if directory.name in splits else ()
+        endings = tuple({PurePosixPath(name).suffix for name in alike} - {""})
+        with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+            for name in sorted({*os.listdir(directory)} - names):  # noqa: PTH208  # names will do
+                if name.startswith(prefixes) or (name.endswith(endings) and name[0] != "."):
+                    yield f"{place}/{name}" if place else name

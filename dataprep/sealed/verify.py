@@ -16,9 +16,7 @@ import xxhash
 from dataprep.errors import DatasetError, ImageError, RemoteError, SinkError
 from dataprep.images import Recipe, prepare
 from dataprep.remote.cache import Cache, cache_at
-from dataprep.sealed.foreign import foreign_files
-from dataprep.sealed.part import described
-from dataprep.sealed.set import SealedSet, first_rows
+from dataprep.sealed.set import SealedSet, described, first_rows, foreign_files
 from dataprep.sinks import DatasetInfo, Sink
 from dataprep.sinks.example import Example
 from dataprep.sinks.subprocess_reader import in_child
@@ -48,15 +46,11 @@ _COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One file that is not what the manifest says, and how.
-
-    Attributes:
-        foreign: whether it is not the data set's, but readers would take it in.
-    """
+    """One file that is not what the manifest says, and how."""
 
     path: str
     what: str
-    foreign: bool = False
+    foreign: bool = False  # not the data set's, but readers would take it in
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,17 +74,12 @@ class Verified:
 
 @dataclass(frozen=True, slots=True)
 class _Shard:
-    """A shard, or files besides, which hold no records of their own.
-
-    Attributes:
-        row: of its first record in the table.
-        records: how many it has; None if there are none to look at.
-    """
+    """A shard, or files besides, which hold no records of their own."""
 
     split: str
     number: int
-    row: int
-    records: int | None
+    row: int  # of its first record in the table
+    records: int | None  # None if there are none to look at
     files: tuple[File | RecordsFile, ...]
 
     @property

@@ -363,10 +363,7 @@ class Sink(ABC):
         """
 
     def finish_split(
-        self,
-        paths: Sequence[Path],
-        info: DatasetInfo,
-        shards: Sequence[FinishedShard],
+        self, paths: Sequence[Path], info: DatasetInfo, shards: Sequence[FinishedShard]
     ) -> Sequence[WrittenFile]:
         """Write the files of `split_paths`, at ``paths``, from finished shards."""
         return ()

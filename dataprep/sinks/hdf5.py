@@ -1,35 +1,18 @@
 """HDF5, three formats of it: ``train.h5``, or ``train/train-00000-of-00004.h5`` and so on.
 
-``hdf5``: encoded images. Their bytes lie one after another in one contiguous dataset: image ``i``
-is ``images[offsets[i]:offsets[i + 1]]``. That is smaller than variable-length arrays, two to thirty
-times faster to write, and an image is one read of exactly its bytes (docs/hdf5.md).
+docs/hdf5.md has a table of the datasets.
 
-========================  ===================  ====================================================
-``images``                uint8 [bytes]        JPEG and PNG files
-``offsets``               int64 [n + 1]        into ``images``
-``labels``                int64 [n]            0-based; multi-label: uint8 [n, classes] of 0 and 1
-``keys``                  string [n]           fixed-length UTF-8, padded with zeros
-``heights``, ``widths``   int32 [n]            pixels
-``formats``               enum [n]             JPEG = 0, PNG = 1
-``boxes``                 float32 [boxes, 4]   xmin, ymin, xmax, ymax as fractions
-``box_offsets``           int64 [n + 1]        into ``boxes``
-``box_labels``            int64 [boxes]        0-based, -1 where nothing is said; only in
-                                               multi-label data sets that have boxes
-``attributes/<name>``     int64 or string [n]  see `dataprep.sinks.hdf5_file`
-``captions``              string [captions]    of all images, only where a data set has captions
-``caption_offsets``       int64 [n + 1]        into ``captions``
-========================  ===================  ====================================================
+``hdf5``: encoded images, whose bytes lie one after another in one contiguous dataset. That is
+smaller than variable-length arrays, two to thirty times faster to write, and an image is one read
+of exactly its bytes.
 
-``hdf5-arrays``: decoded images, all of one size; ``images`` is uint8 [n, height, width, channels];
-``labels``, ``keys``, attributes and captions are as above.
+``hdf5-arrays``: decoded images, all of one size.
 
-``hdf5-caffe``: ``data`` is float32 [n, channels, height, width], 0 to 255, channels in the order
-B, G, R: the layer converts nothing, and Caffe's models are trained so. ``label`` is float32 [n],
-0-based, or [n, classes] of zeros and ones. Caffe reads the datasets that are named as tops and
-leaves ``keys`` alone. It loads whole files, and counts their elements in a C int
-(caffe/src/caffe/layers/hdf5_data_layer.cpp, caffe/src/caffe/blob.cpp). ``train.txt`` has the path
-of every shard, relative to the output directory, where Caffe is to be run: Caffe takes them
-relative to its working directory.
+``hdf5-caffe``: decoded images as Caffe's models are trained: its layer converts nothing. Caffe
+reads the datasets that are named as tops and leaves ``keys`` alone. It loads whole files, and
+counts their elements in a C int (caffe/src/caffe/layers/hdf5_data_layer.cpp,
+caffe/src/caffe/blob.cpp). ``train.txt`` has the path of every shard, relative to the output
+directory, where Caffe is to be run: Caffe takes them relative to its working directory.
 """
 
 from __future__ import annotations
@@ -326,10 +309,7 @@ class Hdf5CaffeSink(_PixelsSink):
 
     @override
     def finish_split(
-        self,
-        paths: Sequence[Path],
-        info: DatasetInfo,
-        shards: Sequence[FinishedShard],
+        self, paths: Sequence[Path], info: DatasetInfo, shards: Sequence[FinishedShard]
     ) -> Sequence[WrittenFile]:
         """Write the list."""
         listing = to_bytes("".join(f"{shard.names[0]}\n" for shard in shards))

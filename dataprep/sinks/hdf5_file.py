@@ -1,17 +1,8 @@
 """What the HDF5 formats share: how a file is made, described, opened and checked.
 
-Every file has, on its root group, the attributes ``dataprep_format`` (the sink's name),
-``dataprep_version`` (of that layout, an integer), ``colorspace``, ``multilabel`` (0 or 1),
-``classes`` (identifiers) and ``class_names``.
-
-Images are appended to one dataset; the columns behind it have a row a record each: labels, keys,
-and what else a format has. The images' dataset has chunks of 64 KiB, or one image if that is more.
-They are not compressed, so that an image is read without the rest of its chunks.
-
-Attributes of examples are a dataset each, ``attributes/<name>``, a row a record: int64, or
-fixed-length UTF-8 padded with zeros, like keys. HDF5 knows no missing rows: they hold what the
-dataset's HDF5 attribute ``missing`` says, the smallest int64 or the empty text. Captions are such
-text, too, all in one dataset ``captions``: those of record ``i`` begin at ``caption_offsets[i]``.
+docs/hdf5.md has a table of what is in one. Images are appended to one dataset, in chunks of 64 KiB,
+or of one image if that is more; they are not compressed, so that an image is read without the rest
+of its chunks. Behind it are columns, with a row a record each.
 """
 
 from __future__ import annotations
@@ -95,11 +86,7 @@ class FileWriter(ShardWriter):
     """Of HDF5, to read it."""
 
     def __init__(
-        self,
-        paths: Sequence[Path],
-        info: DatasetInfo,
-        row: tuple[int, ...] = (),
-        dtype: str = "u1",
+        self, paths: Sequence[Path], info: DatasetInfo, row: tuple[int, ...] = (), dtype: str = "u1"
     ) -> None:
         super().__init__(info, pixels=bool(row))
         for name, _ in info.attributes:
@@ -136,8 +123,8 @@ class FileWriter(ShardWriter):
 
     @override
     def append(self, example: Example) -> None:
-        key, attributes = text_bytes(example.key), tuple(self._row(example.attributes))
-        captions = [*map(text_bytes, example.captions)]
+        key, attributes = _text_bytes(example.key), tuple(self._row(example.attributes))
+        captions = [*map(_text_bytes, example.captions)]
         image = self.image_bytes(example)
         self._pending.append(image)
         self._pending_bytes += len(image)
@@ -222,7 +209,7 @@ class FileWriter(ShardWriter):
             if kind == "int":
                 yield int(attributes.get(name, MISSING))
             else:
-                yield text_bytes(str(attributes.get(name, "")))
+                yield _text_bytes(str(attributes.get(name, "")))
 
     def _add_attributes(self) -> None:
         """Add a dataset of each attribute; nothing at all if the data set has none."""
@@ -237,12 +224,8 @@ class FileWriter(ShardWriter):
             dataset.attrs["missing"] = np.int64(MISSING) if kind == "int" else ""
 
 
-def text_bytes(text: str) -> bytes:
-    """A text as it is stored: padded with zeros, as long as the longest of its dataset.
-
-    Raises:
-        SinkError: it ends in a zero, or would make all others too long.
-    """
+def _text_bytes(text: str) -> bytes:
+    """A text as it is stored: padded with zeros, as long as the longest of its dataset."""
     data = to_bytes(text)
     if data.endswith(b"\0") or len(data) > _LONGEST:
         raise SinkError(
@@ -307,9 +290,7 @@ class _NewFile(io.FileIO):
 def _create(disk: _NewFile, version: int) -> h5py.File:
     """HDF5's view of a new file: without times of day, and without a cache of chunks.
 
-    Args:
-        version: `HDF5_1_8` or `HDF5_1_10`, which then can read it. Both protect what is not data
-            by checksums, the first all but the index of chunks.
+    Both versions protect what is not data by checksums, 1.8 all but the index of chunks.
     """
     creation: Any = h5py.h5p.create(h5py.h5p.FILE_CREATE)
     creation.set_obj_track_times(False)
@@ -423,11 +404,7 @@ def _check_plain(group: h5py.Group, size: int, depth: int = 2) -> None:
 
 
 def _read_info(file: h5py.File, info: DatasetInfo, sink: str) -> DatasetInfo:
-    """What the file says of its data set.
-
-    Raises:
-        SinkError: it is another sink's, or a later version's, or the caller knows of other classes.
-    """
+    """What the file says of its data set, which is this sink's, and of classes that are known."""
     found = file.attrs["dataprep_format"], int(file.attrs["dataprep_version"])
     if found != (sink, LAYOUT_VERSION):
         raise SinkError(f"its format and version are {found}, expected {(sink, LAYOUT_VERSION)}")

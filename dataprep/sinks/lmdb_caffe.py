@@ -35,6 +35,8 @@ from dataprep_schemas import caffe_pb2
 class LmdbShardWriter(LmdbWriter):
     """Writes one database."""
 
+    ascending: ClassVar[bool] = True
+
     @override
     def append(self, example: Example) -> None:
         key = b"%08d_" % self.number + to_bytes(example.key)
@@ -91,11 +93,7 @@ class LmdbSink(LmdbFileSink):
 
     @override
     def check(self, info: DatasetInfo) -> None:
-        """A Datum has one label.
-
-        Raises:
-            UsageError: images have any number of them.
-        """
+        """A Datum has one label."""
         super().check(info)
         if info.multilabel:
             raise UsageError(
@@ -106,7 +104,7 @@ class LmdbSink(LmdbFileSink):
     @override
     def open(self, paths: Sequence[Path], info: DatasetInfo) -> LmdbShardWriter:
         self.check(info)
-        return LmdbShardWriter(paths, info, append=True, pixels=self.pixels)
+        return LmdbShardWriter(paths, info, pixels=self.pixels)
 
     @override
     def reference_records(self, paths: Sequence[Path], info: DatasetInfo) -> Iterator[Record]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any, ClassVar
@@ -55,26 +55,27 @@ class LmdbWriter(ShardWriter):
     Args:
         paths: one, which must not exist. No lock file appears beside it: nobody else can know of
             it.
-        append: whether keys come in ascending order, which packs pages full.
 
     Attributes:
+        ascending: whether keys come in that order, which packs pages full.
         number: of the next record.
 
     Raises:
         OSError: the disk is full, and the like.
     """
 
-    def __init__(
-        self, paths: Sequence[Path], info: DatasetInfo, *, append: bool, pixels: bool = False
-    ) -> None:
+    ascending: ClassVar[bool] = False
+
+    def __init__(self, paths: Sequence[Path], info: DatasetInfo, *, pixels: bool = False) -> None:
         super().__init__(info, pixels=pixels)
         self.number = 0
         (self._path,) = paths
-        self._append = append
         self._records = 0  # of the open transaction
         self._bytes = 0
         self._transaction: lmdb.Transaction[bytes] | None = None
         self._map_size = _SMALLEST_MAP
+        # LMDB calls a short write an I/O error (``mdb_page_flush``).
+        self._library_writes = partial(library_writes, self._path, "LMDB", lmdb.Error)
         with self._library_writes():
             self._environment = lmdb.open(
                 str(self._path),
@@ -101,7 +102,7 @@ class LmdbWriter(ShardWriter):
                 self._commit()
             if self._transaction is None:
                 self._transaction = self._begin(len(value))
-            stored = self._transaction.put(key, value, overwrite=False, append=self._append)
+            stored = self._transaction.put(key, value, overwrite=False, append=self.ascending)
         if not stored:
             raise SinkError(f"key {key!r} is there already, or not in ascending order")
         self.number += 1
@@ -145,10 +146,6 @@ class LmdbWriter(ShardWriter):
         self._records = self._bytes = 0
         if transaction is not None:
             transaction.commit()
-
-    def _library_writes(self) -> AbstractContextManager[None]:
-        # LMDB calls a short write an I/O error (``mdb_page_flush``).
-        return library_writes(self._path, "LMDB", lmdb.Error)
 
 
 class LmdbReader(ShardReader):

@@ -39,9 +39,6 @@ _KEYS = b"__keys__"
 class LmdbTorchWriter(LmdbWriter):
     """Writes one file."""
 
-    def __init__(self, paths: Sequence[Path], info: DatasetInfo) -> None:
-        super().__init__(paths, info, append=False)
-
     @override
     def append(self, example: Example) -> None:
         labels = example.labels

@@ -48,7 +48,7 @@ from dataprep.sinks import (
 from dataprep.sinks.example import DatasetInfo, Example
 from dataprep.sinks.hashed_file import HashedFile
 from dataprep.sinks.reference_readers import import_reader
-from dataprep.system.parquet_files import open_parquet
+from dataprep.system.regular_files import open_parquet
 from dataprep.tables import Value
 from dataprep_schemas.manifest import Color
 
@@ -250,11 +250,7 @@ def _schema_of(info: DatasetInfo) -> pa.Schema:
 
 
 def _info_of(schema: pa.Schema, info: DatasetInfo) -> DatasetInfo:
-    """What is known of the data set; classes are the file's if nobody else knows them.
-
-    Raises:
-        SinkError: the file is not dataprep's.
-    """
+    """What is known of the data set; classes are the file's if nobody else knows them."""
     if b"dataprep" not in (schema.metadata or {}) or not {"image", "key"} <= {*schema.names}:
         raise SinkError("its schema is not that of dataprep's images; `datasets` may read it")
     if info.classes:

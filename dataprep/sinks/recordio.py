@@ -137,11 +137,7 @@ def _head(record: bytes, number: int) -> tuple[int, float, int]:
 
 
 def _list_line(number: int, labels: Sequence[int], key: str) -> bytes:
-    """A line of the list, as ``write_list`` of MXNet's ``im2rec.py`` writes it.
-
-    Raises:
-        SinkError: the key has a tab or the end of a line in it, which would break the list.
-    """
+    """A line of the list, as ``write_list`` of MXNet's ``im2rec.py`` writes it."""
     if _LINE_END.search(key):
         raise SinkError("a key with a tab or a line end in it cannot stand in an .lst")
     columns = "".join(f"{label:f}\t" for label in labels)

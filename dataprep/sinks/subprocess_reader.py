@@ -67,10 +67,7 @@ def in_child(
     search_path = [str(Path(entry).absolute()) for entry in sys.path if entry]
     command = [sys.executable, "-P", "-c", _CHILD]
     with subprocess.Popen(  # noqa: S603 - our own interpreter and our own program
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as child:
         assert child.stdin is not None  # noqa: S101 - for mypy: it was asked for
         assert child.stdout is not None  # noqa: S101

@@ -381,9 +381,7 @@ def _temporary(root: Path, names: Sequence[PurePosixPath]) -> list[Path]:
 
 
 def _published(
-    root: Path,
-    names: Sequence[PurePosixPath],
-    write: Callable[[list[Path]], Sequence[WrittenFile]],
+    root: Path, names: Sequence[PurePosixPath], write: Callable[[list[Path]], Sequence[WrittenFile]]
 ) -> tuple[Path, ...]:
     """Have files written, compare what is said of them, and give them their names."""
     temporary = _temporary(root, names)

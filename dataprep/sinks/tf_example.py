@@ -5,13 +5,9 @@ the bounding box keys that the tf_cnn_benchmarks, slim and NVIDIA readers ask fo
 ``image/key``, our own, with the whole key of which ``image/filename`` is the end. Readers pass
 over features that they do not ask for.
 
-Labels are 1-based (0 is background); of a multi-label set ``image/class/label`` is a vector of
-zeros and ones, one a class, and ``image/object/bbox/label`` has each box's place in that vector,
-0-based, with its name in ``image/object/class/text``. ``image/caption`` has the captions, as
-TensorFlow's ``create_coco_tf_record.py`` writes them, and is not there where there are none. What
-else is known of the example is in
-``attribute/<name>``, an int64 or text, which is not there where it is missing. Map keys are
-serialised in sorted order, so equal examples have equal bytes.
+docs/formats.md has a table of them. Labels are 1-based, 0 is background. ``image/caption`` is what
+TensorFlow's ``create_coco_tf_record.py`` writes. Map keys are serialised in sorted order, so equal
+examples have equal bytes.
 """
 
 from __future__ import annotations

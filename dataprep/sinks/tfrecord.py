@@ -89,12 +89,7 @@ class TFRecordSink(PlainSink):
 
     @override
     def reference_records(self, paths: Sequence[Path], info: DatasetInfo) -> Iterator[Record]:
-        """The records as ``tf.data.TFRecordDataset`` and ``tf.io.parse_single_example`` read them.
-
-        Raises:
-            UsageError: TensorFlow is not installed.
-            SinkError: TensorFlow finds the file damaged, or the features missing.
-        """
+        """The records by ``tf.data.TFRecordDataset`` and ``tf.io.parse_single_example``."""
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # it talks of the processor
         os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
         tf = import_reader("tensorflow", install="tensorflow-cpu")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol, Self, TypeAlias, TypeVar
 
 from msgspec import Struct
@@ -26,61 +27,35 @@ class Hello(Struct, frozen=True, forbid_unknown_fields=True, tag="hello"):
 
 
 class NodeStart(Struct, frozen=True, forbid_unknown_fields=True, tag="start"):
-    """What a node reports before it copies.
-
-    Attributes:
-        host: its name.
-        node: 0-based index.
-        digest: `Inventory.digest` of the source as this node sees it.
-        target: directory that the copy goes to.
-        needed: bytes that are still to be written there.
-        free: bytes that can be.
-        options: whatever must be the same on all nodes.
-    """
+    """What a node reports before it copies."""
 
     host: str
-    node: int
-    digest: str
-    target: str
-    needed: int
-    free: int
-    options: str = ""
+    node: int  # 0-based
+    digest: str  # `Inventory.digest` of the source as this node sees it
+    target: str  # directory that the copy goes to
+    needed: int  # bytes that are still to be written there
+    free: int  # bytes that can be
+    options: str = ""  # whatever must be the same on all nodes
 
 
 class NodeDone(Struct, frozen=True, forbid_unknown_fields=True, tag="done"):
-    """What a node reports once its copy is whole.
-
-    Attributes:
-        host: its name.
-        node: 0-based index.
-        files: how many it copied.
-        copied: bytes of those.
-        reused: bytes that were there already.
-        seconds: from the first look at a file to the sentinel.
-        selection: `Selection.digest`.
-        content: a digest over the hashes of all files that are there; None if not all are hashed.
-    """
+    """What a node reports once its copy is whole."""
 
     host: str
-    node: int
-    files: int
-    copied: int
-    reused: int
-    seconds: float
-    selection: str
-    content: str | None
+    node: int  # 0-based
+    files: int  # that it copied
+    copied: int  # bytes of those
+    reused: int  # bytes that were there already
+    seconds: float  # from the first look at a file to the sentinel
+    selection: str  # `Selection.digest`
+    content: str | None  # a digest of the hashes of all files; None if not all are hashed
 
 
 class Agreed(Struct, frozen=True, forbid_unknown_fields=True, tag="agreed"):
-    """What follows for all nodes from the reports of all; nothing but that they go on, if empty.
+    """What follows for all nodes from the reports of all; nothing but that they go on, if empty."""
 
-    Attributes:
-        total: how fast it was, in a line.
-        trouble: what is wrong, so that no node may keep its copy.
-    """
-
-    total: str = ""
-    trouble: str = ""
+    total: str = ""  # how fast it was, in a line
+    trouble: str = ""  # what is wrong, so that no node may keep its copy
 
 
 class Failed(Struct, frozen=True, forbid_unknown_fields=True, tag="failed"):
@@ -146,12 +121,12 @@ class Waiting:
         print(printable(text), file=sys.stderr, flush=True)  # noqa: T201  # whatever stdout is for
 
 
+@dataclass
 class Alone:
     """A node that knows of no others, or cannot reach them."""
 
-    def __init__(self, index: int = 0, count: int = 1) -> None:
-        self.index = index
-        self.count = count
+    index: int = 0
+    count: int = 1
 
     def exchange(self, report: Report, conclude: Callable[[Sequence[Report]], Agreed]) -> Agreed:
         """What follows from this node's report only."""
@@ -210,11 +185,7 @@ def agree_to_start(starts: Sequence[NodeStart], nodes: int) -> Agreed:
 
 
 def agree_to_finish(done: Sequence[NodeDone]) -> Agreed:
-    """Check that nodes which hold the same files hold the same bytes.
-
-    Args:
-        done: of all nodes.
-    """
+    """Check that nodes which hold the same files hold the same bytes."""
     holders: dict[str, NodeDone] = {}  # of each selection, the first that knows all hashes
     for node in done:
         other = holders.setdefault(node.selection, node) if node.content else node

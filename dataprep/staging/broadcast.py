@@ -20,7 +20,6 @@ what has happened.
 from __future__ import annotations
 
 import heapq
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -51,21 +50,13 @@ _PAUSE = 0.0002  # seconds between two looks, when there is nothing to send or n
 
 
 class Chunk(NamedTuple):
-    """What travels at a time.
+    """What travels at a time."""
 
-    Attributes:
-        file: of which it is.
-        offset: where it begins in the file.
-        length: in bytes; 0 if the file is empty.
-        lane: the file's place among those that travel at the same time.
-        reader: index of the node that reads it.
-    """
-
-    file: SourceFile
-    offset: int
-    length: int
-    lane: int
-    reader: int
+    file: SourceFile  # of which it is
+    offset: int  # where it begins in the file
+    length: int  # in bytes; 0 if the file is empty
+    lane: int  # the file's place among those that travel at the same time
+    reader: int  # index of the node that reads it
 
     @property
     def is_last(self) -> bool:
@@ -122,7 +113,7 @@ def broadcast_files(
         lacking: paths of those that this node needs; may be none.
         verify: what is proven of each file, on every node by itself.
         progress: told of every chunk that is stored here; stops all nodes.
-        on_copied: called once a file is in its place here.
+        on_copied: called once a file is in its place here, from any thread.
         bandwidth: bytes a second that this node reads, at most.
         chunk_bytes: what travels at a time; the same on every node.
 
@@ -157,11 +148,7 @@ def broadcast_files(
 
 
 def _travel(
-    peers: MpiPeers,
-    order: Iterator[Chunk],
-    reader: _Reader,
-    storage: _Storage,
-    progress: Progress,
+    peers: MpiPeers, order: Iterator[Chunk], reader: _Reader, storage: _Storage, progress: Progress
 ) -> None:
     """Let every chunk travel through this node, to the end or until a node has failed."""
     from mpi4py import MPI
@@ -221,11 +208,6 @@ class _Reader:
     """Reads this node's chunks ahead of their turn, in a thread. A context manager.
 
     Behind each chunk's bytes is one that says whether they could be read.
-
-    Attributes:
-        length: of a chunk, in bytes, at most.
-        spare: buffers that are free again.
-        bytes_read: so far.
     """
 
     def __init__(
@@ -288,7 +270,6 @@ class _Storage:
         self._progress, self._on_copied = progress, on_copied
         self._threads = [ThreadPoolExecutor(1) for _ in range(_LANES)]
         self._writers: dict[int, TargetWriter] = {}  # by lane
-        self._telling = threading.Lock()
 
     def __enter__(self) -> Self:
         return self
@@ -315,8 +296,7 @@ class _Storage:
                 if chunk.is_last:
                     copied = writer.finish()
                     self._drop(chunk.lane)
-                    with self._telling:
-                        self._on_copied(copied)
+                    self._on_copied(copied)
         except BaseException as error:  # noqa: BLE001  # raised once all nodes know
             self._peers.note(error)
             self._drop(chunk.lane)

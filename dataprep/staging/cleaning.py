@@ -20,13 +20,7 @@ from dataprep.staging.directory import (
     remove_files,
 )
 from dataprep.staging.node_lock import LOCK, describe_holder, node_lock
-from dataprep.staging.sentinel import (
-    PLANNED,
-    SENTINEL,
-    other_jobs,
-    read_sentinel,
-    remove_lease,
-)
+from dataprep.staging.sentinel import PLANNED, SENTINEL, other_jobs, read_sentinel, remove_lease
 from dataprep.system.messages import counted, printable, sized, some_of
 
 # A copier that was told to stop ends with the chunk that it is at. Where a job is cancelled, it and
@@ -39,17 +33,11 @@ _JOBS_DIRECTORY = "dataprep-"  # see `find_target`: dataprep-USER/JOB/NAME
 
 @dataclass(slots=True)
 class Cleaned:
-    """What was removed.
+    """What was removed."""
 
-    Attributes:
-        files: how many.
-        bytes: of all of them.
-        left: what is still there, and why, one line; None if nothing is.
-    """
-
-    files: int = 0
-    bytes: int = 0
-    left: str | None = None
+    files: int = 0  # how many
+    bytes: int = 0  # of all of them
+    left: str | None = None  # what is still there, and why, one line; None if nothing is
 
     def describe(self, path: Path) -> str:
         """One line for a person."""
@@ -120,15 +108,7 @@ def _left_to_others(directory: StageDirectory, job: str | None) -> str:
 
 
 def _remove(directory: StageDirectory, paths: AbstractSet[str]) -> Cleaned:
-    """Take a copy out of a target, by descriptors only; what others put there stays.
-
-    Args:
-        directory: the target; its lock is held.
-        paths: of the files that staging put there, or was about to; relative, staying inside.
-
-    Raises:
-        StagingError: something that should go cannot be removed.
-    """
+    """Take these out of a target whose lock is held; what others put there stays."""
     # The manifest first, so that no reader takes the rest for whole.
     first = remove_files(directory.descriptor, paths & {MANIFEST}, finished=True)
     rest = remove_files(directory.descriptor, paths, finished=True)

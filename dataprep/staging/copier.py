@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from dataprep.errors import StagingError
 from dataprep.remote.store import Store
-from dataprep.sealed.part import NAME as PART
 from dataprep.sealed.set import NAME as MANIFEST
+from dataprep.sealed.set import PART
 from dataprep.staging.agreement import (
     Alone,
     NodeDone,
@@ -23,12 +23,7 @@ from dataprep.staging.agreement import (
     agree_to_start,
 )
 from dataprep.staging.broadcast import broadcast_files
-from dataprep.staging.copying import (
-    Progress,
-    copy_files,
-    default_streams,
-    rehash_files,
-)
+from dataprep.staging.copying import Progress, copy_files, default_streams, rehash_files
 from dataprep.staging.directory import (
     StageDirectory,
     opened_parent,
@@ -43,11 +38,7 @@ from dataprep.staging.mpi import MpiPeers
 from dataprep.staging.node_lock import node_lock, try_lock
 from dataprep.staging.plan import StagePlan
 from dataprep.staging.request import StageReporter
-from dataprep.staging.sentinel import (
-    PLANNED,
-    SENTINEL,
-    planned_paths,
-)
+from dataprep.staging.sentinel import PLANNED, SENTINEL, planned_paths
 from dataprep.staging.source import SourceFile
 from dataprep.staging.writing import TargetWriter
 from dataprep.system.durable_files import is_partial
@@ -62,23 +53,14 @@ _MARGIN = 1 << 20  # for directories, the sentinel and the like
 
 @dataclass(frozen=True, slots=True)
 class Copier:
-    """The one process of a node that works on its target.
+    """The one process of a node that works on its target."""
 
-    Attributes:
-        plan: what is to be where.
-        directory: the target.
-        peers: the other nodes.
-        progress: counts; stops everything when another node fails.
-        reporter: told how it goes.
-        on_wait: told who is waited for on this node.
-    """
-
-    plan: StagePlan
-    directory: StageDirectory
+    plan: StagePlan  # what is to be where
+    directory: StageDirectory  # the target
     peers: Peers
-    progress: Progress
-    reporter: StageReporter
-    on_wait: Callable[[str], None]
+    progress: Progress  # counts; stops everything when another node fails
+    reporter: StageReporter  # told how it goes
+    on_wait: Callable[[str], None]  # told who is waited for on this node
 
     def run(self, on_whole: Callable[[], None] = lambda: None) -> None:
         """Make this node's copy whole, and wait until those of the other nodes are.
@@ -203,11 +185,7 @@ class Copier:
             remove_file(self.directory.descriptor, name)
 
     def _write_labels(self) -> list[CopiedFile]:
-        """Make it a data set, or a part of one, durably; the manifest last of all but the sentinel.
-
-        Raises:
-            StagingError: the storage is full, read-only, damaged, or gone.
-        """
+        """Make it a data set, or a part of one, durably; the manifest last but the sentinel."""
         target, source = self.directory.descriptor, self.plan.inventory.source
         part, written = self.plan.selection.part, []
         for name, data in ((PART, part and encode(part)), (MANIFEST, self.plan.inventory.data)):

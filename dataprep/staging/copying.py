@@ -10,13 +10,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from contextlib import (
-    AbstractContextManager,
-    ExitStack,
-    nullcontext,
-    suppress,
-)
-from functools import cache
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from dataclasses import dataclass, field
+from functools import cache, partial
 from pathlib import Path
 
 from dataprep.errors import DataprepError, StagingError
@@ -91,24 +87,15 @@ def in_order(files: Sequence[SourceFile], node: int) -> list[SourceFile]:
     return sorted(files, key=rank)
 
 
-def run_streams(
+def _run_streams(
     files: Sequence[SourceFile],
     streams: int,
     progress: Progress,
     new_worker: Callable[[], AbstractContextManager[Callable[[SourceFile], None]]],
 ) -> None:
-    """Give every file to a worker, each of which has a thread of its own.
+    """Give every file in turn to a worker, each of which is made, works and ends in its own thread.
 
-    Args:
-        files: in the order to begin them.
-        streams: how many threads, at most.
-        progress: stops all of them.
-        new_worker: makes what works on one file after the other, and ends it; in its thread.
-
-    Raises:
-        DataprepError: what stopped all first; a worker's error does.
-        BaseException: any other error of a worker, or what a signal raised in this thread; all
-            threads have ended before.
+    What a worker raises, or a signal in this thread, is raised once all threads have ended.
     """
     waiting = iter(files)
 
@@ -160,7 +147,7 @@ def copy_files(
         verify: ``none`` compares sizes; ``copy`` also hashes what is read and compares it with
             what the manifest says; ``reread`` also reads it back from the target's storage.
         progress: told of every piece; stops all streams.
-        on_copied: called once a file is in its place, from any stream's thread, one at a time.
+        on_copied: called once a file is in its place, from any stream's thread.
         bandwidth: bytes a second of all streams together, at most.
         node: makes every node begin elsewhere, so that they do not walk the storage in lockstep.
 
@@ -168,125 +155,104 @@ def copy_files(
         StagingError: a source file is not what it was said to be, has vanished or cannot be read;
             the target is full, read-only or damaged. Nothing unfinished is left behind.
     """
-    limit = Bandwidth(bandwidth)
-    telling = threading.Lock()
-
-    def publish(copied: CopiedFile) -> None:
-        with telling:
-            on_copied(copied)
-
-    def new_worker() -> _Stream:
-        return _Stream(source, target, verify, progress, limit, publish, together=together)
-
     small = sum(file.bytes < _SMALL for file in files)
     together = small > _FEW and verify != "reread" and reports_lost_writes()
-    run_streams(in_order(files, node), streams, progress, new_worker)
+    limit = Bandwidth(bandwidth)
+    new_worker = partial(_Stream, source, target, verify, progress, limit, on_copied, together)
+    _run_streams(in_order(files, node), streams, progress, new_worker)
 
 
+@dataclass(eq=False)
 class _Stream:
-    """Copies one file after the other; a context manager.
+    """Copies one file after the other; a context manager."""
 
-    Args:
-        together: whether small files are flushed together before they get their names. One by one,
-            that takes most disks a millisecond each.
-    """
-
-    def __init__(
-        self,
-        source: Source,
-        target: int,
-        verify: Verify,
-        progress: Progress,
-        limit: Bandwidth,
-        on_copied: Callable[[CopiedFile], None],
-        *,
-        together: bool,
-    ) -> None:
-        self._source = source
-        self._target = target
-        self._verify = verify
-        self._progress = progress
-        self._limit = limit
-        self._on_copied = on_copied
-        self._buffers = [memoryview(bytearray(_PIECE)) for _ in range(_BUFFERS)]
-        self._together = together
-        self._proven: list[tuple[TargetWriter, CopiedFile]] = []
-        self._published = time.monotonic()
-        self._folders: dict[str, int] = {}
-        self._opened = ExitStack()  # what the proven files need until they are published
+    source: Source
+    target: int
+    verify: Verify
+    progress: Progress
+    limit: Bandwidth
+    on_copied: Callable[[CopiedFile], None]
+    # Small files are flushed together before they get their names: one by one, that takes a
+    # millisecond each.
+    together: bool
+    proven: list[tuple[TargetWriter, CopiedFile]] = field(default_factory=list)
+    published: float = field(default_factory=time.monotonic)
+    folders: dict[str, int] = field(default_factory=dict)
+    opened: ExitStack = field(default_factory=ExitStack)  # what the proven ones need until then
 
     def __enter__(self) -> Callable[[SourceFile], None]:
+        self._buffers = [memoryview(bytearray(_PIECE)) for _ in range(_BUFFERS)]
         # Of its own: by one that streams share, only one of them would hear of a lost write.
-        self._root = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._target)
+        self._root = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.target)
         return self._copy
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
-            with self._opened:
+            with self.opened:
                 if kind is None:
                     self._publish()
         finally:
             os.close(self._root)
 
     def _copy(self, file: SourceFile) -> None:
-        if self._together and file.bytes < _SMALL:
-            writer = self._opened.enter_context(self._writer(file, self._folder_of(file)))
+        if self.together and file.bytes < _SMALL:
+            writer = self.opened.enter_context(self._writer(file, self._folder_of(file)))
             self._move(file, writer)
-            self._proven.append((writer, writer.prove()))
+            self.proven.append((writer, writer.prove()))
             writer.close()
-            full = len(self._proven) == _TOGETHER
-            if full or time.monotonic() - self._published > _TOGETHER_SECONDS:
+            full = len(self.proven) == _TOGETHER
+            if full or time.monotonic() - self.published > _TOGETHER_SECONDS:
                 self._publish()
             return
         with self._writer(file) as writer:
             self._move(file, writer)
             copied = writer.finish()
-        self._on_copied(copied)
+        self.on_copied(copied)
 
     def _writer(self, file: SourceFile, folder: int | None = None) -> TargetWriter:
         return TargetWriter(
-            self._target,
+            self.target,
             file,
-            source=self._source,
-            verify=self._verify,
+            source=self.source,
+            verify=self.verify,
             folder=folder,
-            check=self._progress.check,
+            check=self.progress.check,
         )
 
     def _move(self, file: SourceFile, writer: TargetWriter) -> None:
-        with open_source(self._source, file) as reader:
-            _move(reader, writer, self._buffers, self._progress, self._limit)
+        with open_source(self.source, file) as reader:
+            _move(reader, writer, self._buffers, self.progress, self.limit)
             reader.check_unchanged()
 
     def _folder_of(self, file: SourceFile) -> int:
         """The directory of a small file, open until the file is published."""
         folder, _, _ = file.path.rpartition("/")
-        if folder not in self._folders:
-            if len(self._folders) == _FOLDERS:
+        if folder not in self.folders:
+            if len(self.folders) == _FOLDERS:
                 self._publish()
             try:
-                with opened_parent(self._target, file.path, create=True) as (parent, _):
-                    self._folders[folder] = os.dup(parent)
+                with opened_parent(self.target, file.path, create=True) as (parent, _):
+                    self.folders[folder] = os.dup(parent)
             except OSError as error:
                 doing = f"writing {file.path}"
-                raise target_error(error, place_of(self._target), doing) from error
-            self._opened.callback(os.close, self._folders[folder])
-        return self._folders[folder]
+                raise target_error(error, place_of(self.target), doing) from error
+            self.opened.callback(os.close, self.folders[folder])
+        return self.folders[folder]
 
     def _publish(self) -> None:
         """Make the small files durable, and give them their names."""
-        if self._proven:
+        if self.proven:
             try:
                 sync_file_system(self._root)
             except OSError as error:
-                raise target_error(error, place_of(self._target), "flushing files") from error
-        for writer, copied in self._proven:
+                raise target_error(error, place_of(self.target), "flushing files") from error
+        for writer, copied in self.proven:
             writer.publish()
-            self._on_copied(copied)
-        self._published = time.monotonic()
-        self._proven.clear()
-        self._folders.clear()
-        self._opened.close()
+            self.on_copied(copied)
+        self.published = time.monotonic()
+        self.proven.clear()
+        self.folders.clear()
+        self.opened.close()
 
 
 def rehash_files(
@@ -316,7 +282,7 @@ def rehash_files(
             if file_sha256(Path(f"/proc/self/fd/{parent}/{name}"), progress.advance) == file.sha256:
                 good.append(CopiedFile(file.path, file.bytes, file.sha256, found.st_mtime_ns))
 
-    run_streams(
+    _run_streams(
         sorted(files, key=lambda file: -file.bytes), streams, progress, lambda: nullcontext(look)
     )
     return good

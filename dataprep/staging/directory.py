@@ -14,6 +14,7 @@ import stat
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Self, TypeVar
 
@@ -188,19 +189,13 @@ def target_error(
     )
 
 
+@dataclass(frozen=True, eq=False)
 class StageDirectory:
-    """An open target directory; everything is reached through its descriptor. A context manager.
+    """An open target directory; everything is reached through its descriptor. A context manager."""
 
-    Attributes:
-        path: for messages.
-        descriptor: of the directory.
-        private: descriptor of `PRIVATE` in it, mode 0700.
-    """
-
-    def __init__(self, path: Path, descriptor: int, private: int) -> None:
-        self.path = path
-        self.descriptor = descriptor
-        self.private = private
+    path: Path  # for messages
+    descriptor: int  # of the directory
+    private: int  # descriptor of `PRIVATE` in it, mode 0700
 
     @classmethod
     def make(cls, path: Path) -> Self:

@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from dataprep.errors import StagingError
-from dataprep.sealed.foreign import foreign_files
+from dataprep.sealed.set import foreign_files
 from dataprep.staging.directory import StageDirectory
 from dataprep.staging.plan import StagePlan
 from dataprep.staging.sentinel import (
@@ -28,25 +28,15 @@ from dataprep_schemas.state import CopiedFile, Sentinel
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """What is in a target before anything is changed: a selection's files by what is known of them.
+    """What is in a target before anything is changed, and what is known of a selection's files."""
 
-    Attributes:
-        sentinel: of an earlier call that ended well; None if there is none.
-        planned: what earlier calls, however they ended, may have put here.
-        good: there, as the sentinel says, and untouched since.
-        doubtful: there and of the right size; to be hashed before they are believed.
-        lacking: to be copied.
-        obsolete: files that an earlier call staged and that do not belong here any more.
-        is_whole: whether nothing is to be done.
-    """
-
-    sentinel: Sentinel | None
-    planned: frozenset[str]
-    good: tuple[CopiedFile, ...]
-    doubtful: tuple[SourceFile, ...]
-    lacking: tuple[SourceFile, ...]
-    obsolete: tuple[CopiedFile, ...]
-    is_whole: bool
+    sentinel: Sentinel | None  # of an earlier call that ended well
+    planned: frozenset[str]  # what earlier calls, however they ended, may have put here
+    good: tuple[CopiedFile, ...]  # there, as the sentinel says, and untouched since
+    doubtful: tuple[SourceFile, ...]  # of the right size; to be hashed before they are believed
+    lacking: tuple[SourceFile, ...]  # to be copied
+    obsolete: tuple[CopiedFile, ...]  # that an earlier call staged, and do not belong here any more
+    is_whole: bool  # nothing is to be done
 
 
 def look(plan: StagePlan, directory: StageDirectory) -> Present:
@@ -126,14 +116,7 @@ def _refuse_foreign(
 
 
 def _claim(plan: StagePlan, directory: StageDirectory) -> Sentinel | None:
-    """Make sure that this job may use and change what an earlier call left in the target.
-
-    Returns:
-        The sentinel of that call; None if there is none.
-
-    Raises:
-        StagingError: it is another job's, in use by others, or a copy of something else.
-    """
+    """Make sure that this job may use and change what is there; the sentinel of that, if any."""
     job = plan.placement.job
     had = job in other_jobs(directory, None)  # an earlier call of this job may be in use
     if plan.request.shared and job is not None:

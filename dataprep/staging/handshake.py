@@ -152,7 +152,7 @@ def introduced(host: str, port: int, agreed: str, hello: Hello) -> Link:
         OSError: nobody answers there, or not in time.
         ValueError: somebody else does, or there is no secret here.
     """
-    secret, origin = read_secret()
+    secret, origin = _read_secret()
     link = _as_link(socket.create_connection((host, port), _CONNECT_SECONDS))
     try:
         with bounded(link, _TIMEOUT):
@@ -198,7 +198,7 @@ def make_secret() -> tuple[bytes, str]:
         if not os.environ.get(SECRET) and not os.path.lexists(path):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_once(path, f"{secrets.token_hex(32)}\n".encode(), mode=0o600)
-        return read_secret()
+        return _read_secret()
     except (OSError, ValueError) as error:
         raise StagingError(
             f"nodes have no secret by which they know each other: {error}; mend that, or set "
@@ -206,12 +206,8 @@ def make_secret() -> tuple[bytes, str]:
         ) from error
 
 
-def read_secret() -> tuple[bytes, str]:
-    """What only one user's processes know, on all nodes, and where it is from.
-
-    Raises:
-        ValueError: there is none.
-    """
+def _read_secret() -> tuple[bytes, str]:
+    """What only one user's processes know, on all nodes, and where it is from; or a ValueError."""
     if given := os.environ.get(SECRET):
         return os.fsencode(given), f"${SECRET}"
     path = Path.home() / _FILE

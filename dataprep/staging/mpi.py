@@ -70,19 +70,13 @@ class MpiPeers:
 
     Left with an exception, it tells the other nodes. Left without, it waits for them, and raises
     if one of them has failed meanwhile.
-
-    Attributes:
-        index: of this node, 0-based.
-        count: of nodes.
-        nodes: the communicator.
-        failure: the first thing that has gone wrong on this node; see `note`.
     """
 
     def __init__(self, nodes: MPI.Comm) -> None:
         self.index: int = nodes.Get_rank()
         self.count: int = nodes.Get_size()
         self.nodes = nodes
-        self.failure: BaseException | None = None
+        self.failure: BaseException | None = None  # the first thing that has gone wrong here
         self._over = False  # all nodes know that one has failed
 
     def note(self, error: BaseException) -> None:

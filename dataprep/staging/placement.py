@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import re
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
+from pathlib import Path
+from typing import NamedTuple
 
 from dataprep.errors import UsageError
-from dataprep.staging.schedulers import (
-    Job,
-    Launch,
-    find_job,
-    find_launch,
-    in_slurm_step,
-    short_name,
-    slurm_hosts,
-    whole_number,
-)
 
 # Slurm's numbers of nodes and its lists, the step's own first.
 _STEP_NODES = "SLURM_STEP_NUM_NODES SLURM_NNODES SLURM_JOB_NUM_NODES"
@@ -27,31 +22,20 @@ LOOP = "RANK"  # the origin where a loop over the nodes tells which one this is
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where this process stands.
+    """Where this process stands, as far as that is known."""
 
-    Attributes:
-        host: the node's name, as messages give it.
-        node: 0-based index of this node.
-        nodes: how many nodes take part; 1 if nothing is known of others.
-        local_rank: 0-based index of this process on its node; 0 if nothing is known.
-        job: what names the scheduler's job, e.g. ``slurm-4711``, the same after a requeue; None
-            outside of any.
-        step: what names this one launch of processes (a Slurm step and its restart, a PMIx
-            namespace, …), the same in all of them and never used again; None if nothing does.
-        leader: host name of node 0, where the others can meet; None if not known.
-        origin: what told all this, for messages, e.g. ``Slurm``; `LOOP`; ``nothing``.
-        doubt: why it cannot be told which of several nodes this is; None if it is certain.
-            ``node`` and ``nodes`` are 0 and 1 then, and must not be relied on: see `require_node`.
-    """
-
-    host: str
-    node: int = 0
-    nodes: int = 1
-    local_rank: int = 0
-    job: str | None = None
+    host: str  # the node's name, as messages give it
+    node: int = 0  # 0-based index of this node
+    nodes: int = 1  # how many nodes take part
+    local_rank: int = 0  # 0-based index of this process on its node
+    job: str | None = None  # the scheduler's job, e.g. ``slurm-4711``, the same after a requeue
+    # Names this one launch of processes (a Slurm step and its restart, a PMIx namespace, …), the
+    # same in all of them and never used again.
     step: str | None = None
-    leader: str | None = None
-    origin: str = "nothing"
+    leader: str | None = None  # host name of node 0, where the others can meet
+    origin: str = "nothing"  # what told all this, for messages, e.g. ``Slurm``; or `LOOP`
+    # Why it cannot be told which of several nodes this is: then ``node`` and ``nodes`` are 0 and 1,
+    # and must not be relied on, see `require_node`.
     doubt: str | None = None
 
 
@@ -164,7 +148,7 @@ def _launched(launch: Launch, job: Job | None, host: str) -> Placement:
     found = Placement(
         host,
         local_rank=launch.local_rank or 0,
-        job=_name(job),
+        job=job.name if job else None,
         step=step.replace(" ", "-") if launch.name else None,
         origin=launch.origin,
     )
@@ -203,5 +187,223 @@ def _index_of(host: str, hosts: Sequence[str]) -> int | None:
     return names.index(short_name(host)) if short_name(host) in names else None
 
 
-def _name(job: Job | None) -> str | None:
-    return job.name if job else None
+# --- What schedulers say of a job's hosts, and launchers of their processes ---
+
+_MOST_STEPS = 0xFFFFFFF0  # Slurm's numbers from here on are batch scripts, shells and the like
+_MOST_HOSTS = 1 << 18  # the largest machine yet has 158,976
+_LONGEST_NUMBER = 18  # digits; what fits into 64 bits
+_HOSTS = re.compile(r"(?:[^\[\],\s]|\[[^\[\]]*\])+")  # an entry such as r[0-1]n[00-03]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A scheduler's job, as far as it says."""
+
+    origin: str  # the scheduler's name
+    name: str  # an array's elements differ; the same after a requeue
+    hosts: tuple[str, ...]  # each once, in the scheduler's order
+    count: int | None  # of hosts
+    index: int | None = None  # of this host
+
+
+class Launch(NamedTuple):
+    """One launch of processes, and this one's place in it, as far as the launcher says."""
+
+    origin: str  # the launcher's name
+    rank: int  # of this process among all
+    size: int | None  # how many processes there are
+    local_rank: int | None  # of this process among those on its host
+    local_size: int | None  # how many of them there are
+    name: str | None  # what the launcher calls this launch
+
+
+class _Launcher(NamedTuple):
+    """The variables of one launcher, as in `Launch`; of several the first that is set counts."""
+
+    origin: str
+    rank: str
+    size: str = ""
+    local_rank: str = ""
+    local_size: str = ""
+    name: str = ""
+    by_slurm: bool = False  # srun sets the same ones, in steps of its own
+
+
+# The more a launcher says the earlier it comes: Open MPI also sets PMIx's variables, Cray's also
+# PMI's. Sources: Open MPI 4.1 and 5.0 and MPICH 5.0 as run; Cray PALS: Slurm's mpi/cray_shasta
+# plugin and ALCF's scripts.
+_LAUNCHERS = (
+    _Launcher(
+        "Open MPI",
+        "OMPI_COMM_WORLD_RANK",
+        "OMPI_COMM_WORLD_SIZE",
+        "OMPI_COMM_WORLD_LOCAL_RANK",
+        "OMPI_COMM_WORLD_LOCAL_SIZE",
+        "PMIX_NAMESPACE OMPI_MCA_ess_base_jobid",
+    ),
+    _Launcher(
+        "Cray PALS",
+        "PALS_RANKID",
+        "PMI_SIZE",
+        "PALS_LOCAL_RANKID",
+        "PALS_LOCAL_SIZE PMI_LOCAL_SIZE",
+        "PALS_APID",
+        by_slurm=True,
+    ),
+    # MPICH's and Intel MPI's.
+    _Launcher("Hydra", "PMI_RANK PMIX_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
+    _Launcher("PMI", "PMI_RANK", "PMI_SIZE", by_slurm=True),
+    _Launcher("PMIx", "PMIX_RANK", name="PMIX_NAMESPACE", by_slurm=True),
+)
+
+
+def find_launch(environment: Mapping[str, str]) -> Launch | None:
+    """What started this process, if it was a launcher other than ``srun``.
+
+    Raises:
+        UsageError: a variable makes no sense.
+    """
+    in_step = in_slurm_step(environment)
+    for launcher in _LAUNCHERS:
+        rank = whole_number(environment, launcher.rank)
+        local_rank = whole_number(environment, launcher.local_rank)
+        if rank is None or (in_step and launcher.by_slurm):
+            continue
+        if local_rank is not None or not launcher.local_rank:
+            return Launch(
+                launcher.origin,
+                rank,
+                whole_number(environment, launcher.size),
+                local_rank,
+                whole_number(environment, launcher.local_size),
+                environment.get(_set(environment, launcher.name)),
+            )
+    return None
+
+
+def in_slurm_step(environment: Mapping[str, str]) -> bool:
+    """Whether this is a task of ``srun``, or of a launcher's daemon that ``srun`` has started.
+
+    Batch scripts and the shells of salloc have a step's number too, but one of their own.
+    """
+    number = environment.get("SLURM_STEP_ID", "")
+    is_step = number.isdecimal() and int(number[:_LONGEST_NUMBER]) < _MOST_STEPS
+    return is_step and all(map(environment.get, ("SLURM_JOB_ID", "SLURM_PROCID")))
+
+
+def find_job(environment: Mapping[str, str]) -> Job | None:
+    """The job this process is in; None if it is in none.
+
+    Raises:
+        UsageError: a variable makes no sense.
+    """
+    if job := environment.get("SLURM_JOB_ID"):
+        hosts = slurm_hosts(environment, "SLURM_JOB_NODELIST SLURM_NODELIST")
+        count = whole_number(environment, "SLURM_NNODES SLURM_JOB_NUM_NODES")
+        return Job("Slurm", f"slurm-{job}", hosts, count or len(hosts) or None)
+    if job := environment.get("LSB_JOBID"):
+        element = environment.get("LSB_JOBINDEX") or "0"  # 0 outside of arrays
+        listed = (
+            _lines(environment.get("LSB_DJOB_HOSTFILE"))
+            or environment.get("LSB_MCPU_HOSTS", "").split()[::2]  # each with its number of slots
+        )
+        hosts = _distinct(listed)
+        name = f"lsf-{job}" if element == "0" else f"lsf-{job}[{element}]"
+        return Job("LSF", name, hosts, len(hosts) or None)
+    if job := environment.get("PBS_JOBID"):
+        hosts = _distinct(_lines(environment.get("PBS_NODEFILE")))
+        count = len(hosts) or whole_number(environment, "PBS_NUM_NODES")
+        return Job("PBS", f"pbs-{job}", hosts, count, whole_number(environment, "PBS_NODENUM"))
+    return None
+
+
+def slurm_hosts(environment: Mapping[str, str], names: str) -> tuple[str, ...]:
+    """The hosts of the first list that is set; none if none is.
+
+    Raises:
+        UsageError: it is no list of hosts.
+    """
+    name = _set(environment, names)
+    try:
+        return tuple(expand_hosts(environment.get(name, "")))
+    except ValueError as error:
+        raise UsageError(
+            f"${name} is no list of hosts such as n[0-2,5]: {error}; correct or unset it"
+        ) from error
+
+
+def expand_hosts(text: str) -> list[str]:
+    """The names that Slurm's ``n[0-2,5],m-a[01-10]b`` stands for, as ``scontrol show hostnames``.
+
+    With several brackets in a name the last one counts fastest.
+
+    Raises:
+        ValueError: it is no such list.
+    """
+    hosts: list[str] = []
+    entries = _HOSTS.findall(text)
+    if ",".join(entries) != text:
+        raise ValueError("an unexpected character")
+    for entry in entries:
+        parts = re.split(r"\[([^\[\]]*)\]", entry)
+        choices = [_numbers(part) if at % 2 else [part] for at, part in enumerate(parts)]
+        if len(hosts) + prod(map(len, choices)) > _MOST_HOSTS:
+            raise ValueError(f"more than {_MOST_HOSTS:,} hosts")
+        hosts += map("".join, itertools.product(*choices))
+    return hosts
+
+
+def _numbers(text: str) -> list[str]:
+    """Every number of ``08-10,5``, with as many digits at least as the first of its range."""
+    numbers: list[str] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        if max(len(first), len(last)) > _LONGEST_NUMBER:
+            raise ValueError(f"a number of more than {_LONGEST_NUMBER} digits")
+        span = range(int(first), int(last or first) + 1)
+        if len(numbers) + len(span) > _MOST_HOSTS:
+            raise ValueError(f"more than {_MOST_HOSTS:,} hosts")
+        numbers += (str(number).zfill(len(first)) for number in span)
+    return numbers
+
+
+def whole_number(environment: Mapping[str, str], names: str) -> int | None:
+    """The first of some variables that is set, as a number from 0 up; None if none is.
+
+    Raises:
+        UsageError: it is no such number.
+    """
+    name = _set(environment, names)
+    text = environment.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) <= _LONGEST_NUMBER):
+        raise UsageError(f"${name} is {text[:50]!r}, expected a number; correct or unset it")
+    return int(text)
+
+
+def _set(environment: Mapping[str, str], names: str) -> str:
+    """The first of some names, separated by spaces, that is set; empty if none is."""
+    return next((name for name in names.split() if environment.get(name)), "")
+
+
+def short_name(host: str) -> str:
+    """A host's name without its domain; an address as it is."""
+    return host if re.fullmatch(r"[0-9.]+|.*:.*", host) else host.partition(".")[0].lower()
+
+
+def _lines(path: str | None) -> list[str]:
+    """A host file's lines; none if it is only on the job's first host."""
+    try:
+        text = Path(path).read_bytes().decode(errors="replace") if path else ""
+    except (OSError, ValueError):
+        return []
+    return [line.split()[0] for line in text.splitlines() if line.strip()]
+
+
+def _distinct(hosts: Sequence[str]) -> tuple[str, ...]:
+    """Each host once: files have a line for every slot, or chunk."""
+    found: dict[str, str] = {}
+    for host in hosts:
+        found.setdefault(short_name(host), host)
+    return tuple(found.values())

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from dataprep.errors import StagingError
 from dataprep.remote.store import Store, address_of
-from dataprep.sealed.part import NAME as PART
 from dataprep.sealed.set import NAME as MANIFEST
+from dataprep.sealed.set import PART
 from dataprep.staging.directory import StageDirectory
 from dataprep.staging.placement import Placement, require_node
 from dataprep.staging.request import Source, StageRequest
@@ -35,21 +35,13 @@ _LONGEST_NAME = 100
 
 @dataclass(frozen=True, slots=True)
 class StagePlan:
-    """What is to be where: one node's part of one call.
-
-    Attributes:
-        request: the call.
-        placement: which node this is, of which job.
-        inventory: what there is in the source.
-        selection: what of it this node gets.
-        target: where it goes, an absolute path, and what chose it; it need not exist.
-    """
+    """What is to be where: one node's part of one call."""
 
     request: StageRequest
-    placement: Placement
-    inventory: Inventory
-    selection: Selection
-    target: Scratch
+    placement: Placement  # which node this is, of which job
+    inventory: Inventory  # what there is in the source
+    selection: Selection  # what of it this node gets
+    target: Scratch  # where it goes, an absolute path, and what chose it; it need not exist
 
     @property
     def labels(self) -> tuple[str, ...]:

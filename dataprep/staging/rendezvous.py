@@ -29,6 +29,7 @@ from queue import Empty, SimpleQueue
 from typing import Self
 
 from dataprep.errors import DataprepError, NoRoomError, StagingError, UsageError
+from dataprep.staging import handshake
 from dataprep.staging.agreement import (
     Agreed,
     Alone,
@@ -41,17 +42,7 @@ from dataprep.staging.agreement import (
     failure,
     named,
 )
-from dataprep.staging.handshake import (
-    SECRET,
-    Link,
-    hang_up,
-    introduced,
-    key_of,
-    make_secret,
-    newcomers,
-    receive,
-    send,
-)
+from dataprep.staging.handshake import SECRET, Link
 from dataprep.staging.placement import LOOP, Placement, require_node
 from dataprep.staging.request import StageReporter, StageRequest
 from dataprep.system.messages import printable, some_of
@@ -99,7 +90,7 @@ def connected(
     met = _Nodes(placement, f"{token}\n{placement.nodes}\n{__version__}", on_failure)
     try:
         if placement.node == 0:
-            secret, origin = make_secret()
+            secret, origin = handshake.make_secret()
             if origin != f"${SECRET}":
                 reporter.line(f"nodes know each other by {origin}")
             met.gather(port, secret, request.rendezvous_seconds)
@@ -135,7 +126,9 @@ class _Nodes:
     def gather(self, port: int, secret: bytes, seconds: float) -> None:
         """On node 0: wait until all nodes are there. Nobody is let in after that."""
         deadline, waiting = time.monotonic() + seconds, Waiting(seconds)
-        with newcomers(port, key_of(secret, self._agreed, port), self.count) as proven:
+        with handshake.newcomers(
+            port, handshake.key_of(secret, self._agreed, port), self.count
+        ) as proven:
             while missing := [str(node) for node in range(self.count) if node not in self._names]:
                 what = f"node {some_of(missing)} of {self.count}"
                 left = deadline - time.monotonic()
@@ -172,7 +165,7 @@ class _Nodes:
                 waiting.tell(f"node 0, which {me} does not find at {host}")
             try:
                 hello = Hello(self.index, self._host)
-                self._links[0] = introduced(host, port, self._agreed, hello)
+                self._links[0] = handshake.introduced(host, port, self._agreed, hello)
                 self._names[0] = named(0, host)
             except (OSError, ValueError) as error:
                 if time.monotonic() + pause > deadline:
@@ -217,7 +210,7 @@ class _Nodes:
             self._end(failure(error, f"{self._names[self.index]} failed: "))
         self._over = True
         for link in self._links.values():
-            hang_up(link)
+            handshake.hang_up(link)
         if self._thread.is_alive():
             self._thread.join()
         for link in self._links.values():
@@ -235,7 +228,7 @@ class _Nodes:
         with self._sending:
             for link in self._links.values():
                 with suppress(OSError):  # the thread that listens finds out
-                    send(link, message)
+                    handshake.send(link, message)
 
     def _end(self, failed: Failed) -> bool:
         """Tell of a failure; only of the first, for what follows is its consequence."""
@@ -251,7 +244,7 @@ class _Nodes:
                 assert isinstance(ready, Connection)  # noqa: S101  # for mypy
                 link, node = ready, nodes[ready]
                 try:
-                    message = receive(link)
+                    message = handshake.receive(link)
                 except (OSError, ValueError):
                     message = Failed(
                         f"{self._names[node]} is lost: its connection ended; see whether "

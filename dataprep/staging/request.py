@@ -17,31 +17,18 @@ Source: TypeAlias = Path | Store
 
 @dataclass(frozen=True, slots=True)
 class StageRequest:
-    """One call, the same on every node.
+    """One call, the same on every node."""
 
-    Attributes:
-        source: the directory, or the place in a bucket, to copy from.
-        to: where to; None chooses this job's own directory in the node's scratch.
-        splits: only these; all if empty.
-        share: whether a node gets only its part of the shards.
-        shared: whether other jobs of the same user may use the copy.
-        verify: see `dataprep.staging.copying.copy_files`.
-        bandwidth: bytes a second that a node reads at most; None for no bound.
-        broadcast: whether every byte is read once and travels on through MPI.
-        rendezvous: ``HOST:PORT`` where nodes meet, ``none``, or None to take the scheduler's.
-        rendezvous_seconds: how long nodes wait for each other.
-    """
-
-    source: Source
-    to: Path | None = None
-    splits: Sequence[str] = ()
-    share: bool = False
-    shared: bool = False
-    verify: Verify = "copy"
-    bandwidth: float | None = None
-    broadcast: bool = False
-    rendezvous: str | None = None
-    rendezvous_seconds: float = 300.0
+    source: Source  # the directory, or the place in a bucket, to copy from
+    to: Path | None = None  # None chooses this job's own directory in the node's scratch
+    splits: Sequence[str] = ()  # only these; all if empty
+    share: bool = False  # a node gets only its part of the shards
+    shared: bool = False  # other jobs of the same user may use the copy
+    verify: Verify = "copy"  # see `dataprep.staging.copying.copy_files`
+    bandwidth: float | None = None  # bytes a second that a node reads at most
+    broadcast: bool = False  # every byte is read once and travels on through MPI
+    rendezvous: str | None = None  # HOST:PORT to meet at; ``none``; or None: the scheduler's
+    rendezvous_seconds: float = 300.0  # how long nodes wait for each other
 
     def __post_init__(self) -> None:
         """Refuse options that cannot be together.

@@ -25,10 +25,9 @@ from dataprep.errors import DataprepError, NoRoomError, StagingError, StoppedErr
 from dataprep.staging.cleaning import clean
 from dataprep.staging.directory import StageDirectory, private_name
 from dataprep.staging.handshake import SECRET
-from dataprep.staging.placement import LOOP, Placement, find_placement
+from dataprep.staging.placement import LOOP, Job, Placement, find_job, find_placement, short_name
 from dataprep.staging.plan import find_place
 from dataprep.staging.request import StageReporter, StageRequest
-from dataprep.staging.schedulers import Job, find_job, short_name
 from dataprep.staging.stage import stage
 from dataprep.staging.status import read_staged
 from dataprep.system.messages import printable
@@ -75,14 +74,10 @@ def run_on_copy(
 
 
 class _Signals:
-    """What has come, handed on to the process that works at the moment. A context manager.
-
-    Attributes:
-        stopped: the signal that ends all this; None if none has come.
-    """
+    """What has come, handed on to the process that works at the moment. A context manager."""
 
     def __init__(self) -> None:
-        self.stopped: int | None = None
+        self.stopped: int | None = None  # the signal that ends all this
         self._working: subprocess.Popen[str] | None = None
         self._early: list[int] | None = None  # what came while a process was being started
         self._raising = False
@@ -129,14 +124,7 @@ class _Signals:
     def run(
         self, words: Sequence[str], *, output: bool = False, **variables: str
     ) -> tuple[int, str]:
-        """Run a program, which gets all signals that come.
-
-        Returns:
-            Its exit code, and what it printed.
-
-        Raises:
-            StoppedError: a signal came before it.
-        """
+        """Run a program, which gets all signals that come; its exit code, and what it printed."""
         self.check()
         early: list[int] = []
         self._early = early
@@ -208,12 +196,7 @@ def _clean_here(place: Path, job: str | None) -> str:
 
 
 def _run_on_nodes(
-    job: Job,
-    command: Sequence[str],
-    words: Sequence[str],
-    signals: _Signals,
-    *,
-    keep: bool,
+    job: Job, command: Sequence[str], words: Sequence[str], signals: _Signals, *, keep: bool
 ) -> int:
     program = [*launcher(job), sys.executable, "-P", "-m", "dataprep", *words]
     # Known to the copies that are started here, and to no other user of the cluster.

@@ -18,34 +18,22 @@ from dataprep_schemas.state import Part
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """That this node gets only its part of the shards.
+    """That this node gets only its part of the shards."""
 
-    Attributes:
-        node: 0-based.
-        nodes: how many there are.
-    """
-
-    node: int
-    nodes: int
+    node: int  # 0-based
+    nodes: int  # how many there are
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What one node gets.
+    """What one node gets."""
 
-    Attributes:
-        files: to be staged, in the order of their paths.
-        digest: SHA-256 (hex) of the inventory's digest, the part and the paths selected; two
-            selections of one source are the same if and only if this is.
-        part: what ``part.json`` says; None if everything is here.
-        notes: what the user should know, a line each, such as files that cannot be shared; the
-            same on every node.
-    """
-
-    files: tuple[SourceFile, ...]
+    files: tuple[SourceFile, ...]  # to be staged, in the order of their paths
+    # SHA-256 (hex) of the inventory's digest, the part and the paths selected; two selections of
+    # one source are the same if and only if this is.
     digest: str
-    part: Part | None
-    notes: tuple[str, ...]
+    part: Part | None  # what ``part.json`` says; None if everything is here
+    notes: tuple[str, ...]  # lines for the user, such as on files that cannot be shared; everywhere
 
     @property
     def bytes(self) -> int:

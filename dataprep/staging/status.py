@@ -2,55 +2,34 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from dataprep.errors import DatasetError
-from dataprep.sealed.part import NAME as PART
-from dataprep.sealed.part import described
-from dataprep.sealed.set import SealedSet
+from dataprep.sealed.set import PART, SealedSet, described
 from dataprep.staging.directory import StageDirectory
 from dataprep.staging.node_lock import describe_holder
-from dataprep.staging.sentinel import (
-    changed_files,
-    other_jobs,
-    planned_paths,
-    read_sentinel,
-)
+from dataprep.staging.sentinel import changed_files, other_jobs, planned_paths, read_sentinel
 from dataprep.system.messages import counted, printable, sized, some_of
 
 
 @dataclass(frozen=True, slots=True)
 class StagedStatus:
-    """What is in a target.
+    """What is in a target."""
 
-    Attributes:
-        place: the target.
-        is_whole: whether it is a whole copy that nobody has changed.
-        source: what it is a whole copy of, or was before it was changed; None if of nothing.
-        part: which part of a data set it is, in words; None if it is all of it.
-        files: how many files the copy has; of one that is not whole, will have.
-        bytes: of all files of a whole copy.
-        job: the scheduler's job that staged it; None if none did.
-        shared: whether other jobs may use it.
-        changed: files that were changed since: of another size or time.
-        users: the jobs that use a shared copy.
-        holder: who is working on it; None if nobody is.
-        exists: whether anything was staged here.
-    """
-
-    place: Path
-    is_whole: bool = False
-    source: str | None = None
-    part: str | None = None
-    files: int = 0
-    bytes: int = 0
-    job: str | None = None
-    shared: bool = False
-    changed: tuple[str, ...] = ()
-    users: tuple[str, ...] = ()
-    holder: str | None = None
-    exists: bool = True
+    place: Path  # the target
+    is_whole: bool = False  # a whole copy that nobody has changed
+    source: str | None = None  # of which it is a whole copy, or was before it was changed
+    part: str | None = None  # of a data set, in words; None if it is all of it
+    files: int = 0  # that the copy has; of one that is not whole, will have
+    bytes: int = 0  # of all files of a whole copy
+    job: str | None = None  # that staged it, if one did
+    shared: bool = False  # other jobs may use it
+    changed: tuple[str, ...] = ()  # files of another size or time since
+    users: tuple[str, ...] = ()  # the jobs that use a shared copy
+    holder: str | None = None  # who is working on it
+    exists: bool = True  # something was staged here
 
     def __str__(self) -> str:
         """A few lines for a person."""
@@ -97,12 +76,14 @@ def read_staged(path: Path) -> StagedStatus:
         if sentinel is None:
             planned = len(planned_paths(directory) - {PART})
             return StagedStatus(path, files=planned, holder=holder)
-        changed = changed_files(directory, sentinel.files)
+        changed, part = changed_files(directory, sentinel.files), None
+        with suppress(DatasetError):  # a plain directory
+            part = SealedSet.read(path).part
         return StagedStatus(
             place=path,
             is_whole=not changed,
             source=sentinel.source,
-            part=_which_part(path),
+            part=described(part) if part else None,
             files=len(sentinel.files),
             bytes=sum(file.bytes for file in sentinel.files),
             job=sentinel.job,
@@ -111,11 +92,3 @@ def read_staged(path: Path) -> StagedStatus:
             users=tuple(other_jobs(directory, None)),
             holder=holder,
         )
-
-
-def _which_part(path: Path) -> str | None:
-    try:
-        part = SealedSet.read(path).part
-    except DatasetError:  # a plain directory
-        return None
-    return described(part) if part else None

@@ -6,8 +6,9 @@ import hashlib
 import os
 import shlex
 import stat
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Self
 
@@ -20,47 +21,34 @@ from dataprep.system.state_files import file_sha256
 from dataprep_schemas.state import CopiedFile
 
 
+@dataclass(eq=False)
 class TargetWriter:
     """A file on its way into the target; left without `finish`, it leaves nothing there.
 
     A context manager. Bytes are given in their order, from the beginning; `hash` and `store` may
     work on the same bytes at the same time, in a thread each.
 
-    Args:
-        target: an open descriptor of the directory that it goes into.
-        source: where it comes from, for messages.
-        folder: an open descriptor of the directory in `target` that the file is in, which stays
-            open; None: it is opened here.
-        check: called again and again while it is read back; raises to stop.
-
     Raises:
         StagingError: the target is full, read-only, or something is in the way.
     """
 
-    def __init__(
-        self,
-        target: int,
-        file: SourceFile,
-        *,
-        source: Source,
-        verify: Verify,
-        folder: int | None = None,
-        check: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._file = file
-        self._source = source
-        self._target = target
-        self._reread = verify == "reread"
-        self._check = check
-        self._digest = hashlib.sha256() if verify != "none" else None
-        self._explained = _Explained(target, f"writing {file.path}")
+    target: int  # an open descriptor of the directory that it goes into
+    file: SourceFile
+    _: KW_ONLY
+    source: Source  # where it comes from, for messages
+    verify: Verify
+    folder: int | None = None  # of the file, open in `target`, and stays so; None: is opened here
+    check: Callable[[], None] = lambda: None  # called while it is read back; raises to stop
+
+    def __post_init__(self) -> None:
+        self._digest = hashlib.sha256() if self.verify != "none" else None
         self._opened = ExitStack()
-        with self._explained:
-            if folder is None:
-                opened = opened_parent(target, file.path, create=True)
+        with self._explained():
+            if self.folder is None:
+                opened = opened_parent(self.target, self.file.path, create=True)
                 self._parent, self._name = self._opened.enter_context(opened)
             else:
-                self._parent, self._name = folder, file.path.rpartition("/")[2]
+                self._parent, self._name = self.folder, self.file.path.rpartition("/")[2]
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             self._temporary = partial_name(self._name)
             try:
@@ -90,7 +78,7 @@ class TargetWriter:
             StagingError: the target does not take it.
         """
         view, done = memoryview(data), 0
-        with self._explained:
+        with self._explained():
             while done < len(view):
                 done += os.pwrite(self._descriptor, view[done:], offset + done)
 
@@ -102,13 +90,13 @@ class TargetWriter:
                 else; a directory has its name; the target does not take it.
         """
         copied = self.prove()
-        with self._explained:
+        with self._explained():
             os.fsync(self._descriptor)
-            if self._reread:
+            if self.verify == "reread":
                 # Its pages are clean now: without them it comes from the storage.
                 os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
                 place = Path(f"/proc/self/fd/{self._descriptor}")
-                stored = file_sha256(place, lambda _: self._check())
+                stored = file_sha256(place, lambda _: self.check())
                 if stored != copied.sha256:
                     raise self._damaged(f"SHA-256 {stored}", str(copied.sha256))
         self.publish()
@@ -121,23 +109,22 @@ class TargetWriter:
             StagingError: it is something else.
         """
         found = None if self._digest is None else self._digest.hexdigest()
-        if None not in (found, self._file.sha256) and found != self._file.sha256:
+        if None not in (found, self.file.sha256) and found != self.file.sha256:
             raise StagingError(
-                f"{printable(f'{self._source}/{self._file.path}')} has SHA-256 {found}, expected "
-                f"{self._file.sha256}: it was damaged or changed; run dataprep verify "
-                f"{shlex.quote(printable(str(self._source)))}"
+                f"{printable(f'{self.source}/{self.file.path}')} has SHA-256 {found}, expected "
+                f"{self.file.sha256}: it was damaged or changed; run dataprep verify "
+                f"{shlex.quote(printable(str(self.source)))}"
             )
-        with self._explained:
-            if self._file.modified is not None:
+        with self._explained():
+            if self.file.modified is not None:
                 # What has no hash is known again by this, should the copier be killed.
-                times = (self._file.modified, self._file.modified)
-                os.utime(self._descriptor, ns=times)
+                os.utime(self._descriptor, ns=(self.file.modified,) * 2)
             written = os.fstat(self._descriptor)
-            if self._file.modified is not None and stat.S_IMODE(written.st_mode) != self._file.mode:
-                os.fchmod(self._descriptor, self._file.mode)  # whatever the umask
-            if written.st_size != self._file.bytes:
-                raise self._damaged(f"{written.st_size:,} bytes", f"{self._file.bytes:,}")
-        return CopiedFile(self._file.path, self._file.bytes, found, written.st_mtime_ns)
+            if self.file.modified is not None and stat.S_IMODE(written.st_mode) != self.file.mode:
+                os.fchmod(self._descriptor, self.file.mode)  # whatever the umask
+            if written.st_size != self.file.bytes:
+                raise self._damaged(f"{written.st_size:,} bytes", f"{self.file.bytes:,}")
+        return CopiedFile(self.file.path, self.file.bytes, found, written.st_mtime_ns)
 
     def close(self) -> None:
         """Close the file, whether it is proven or given up."""
@@ -151,7 +138,7 @@ class TargetWriter:
         Raises:
             StagingError: a directory has that name; the target does not take it.
         """
-        with self._explained:
+        with self._explained():
             os.replace(
                 self._temporary, self._name, src_dir_fd=self._parent, dst_dir_fd=self._parent
             )
@@ -167,27 +154,19 @@ class TargetWriter:
                 os.unlink(self._temporary, dir_fd=self._parent)
         self._opened.close()
 
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Word the errors of the system."""
+        try:
+            yield
+        except OSError as error:
+            doing = f"writing {self.file.path}"
+            raise target_error(error, place_of(self.target), doing) from error
+
     def _damaged(self, found: str, expected: str) -> StagingError:
-        place = f"{place_of(self._target)}/{printable(self._file.path)}"
+        place = f"{place_of(self.target)}/{printable(self.file.path)}"
         return StagingError(
             f"this node's storage gives back other bytes than were written to {place}: "
             f"{found}, expected {expected}; "
             "take the node out of the job and report it"
         )
-
-
-class _Explained:
-    """Words the errors of the system; for use again and again."""
-
-    __slots__ = ("_doing", "_target")
-
-    def __init__(self, target: int, doing: str) -> None:
-        self._target = target
-        self._doing = doing
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, where: object) -> None:
-        if isinstance(error, OSError):
-            raise target_error(error, place_of(self._target), self._doing) from error

@@ -73,9 +73,7 @@ def saved(image: Image.Image, container: str, **options: int | str) -> bytes:
 
 
 def drawn(
-    draw: Callable[[Item], bytes],
-    items: Sequence[Item],
-    sizes: list[int],
+    draw: Callable[[Item], bytes], items: Sequence[Item], sizes: list[int]
 ) -> Generator[bytes]:
     """Make files of items in as many threads as there are cores to use, in their order.
 

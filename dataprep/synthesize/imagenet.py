@@ -39,6 +39,7 @@ from dataprep.synthesize.photograph import photograph
 from dataprep_schemas import imagenet_classes, imagenet_validation_synsets
 
 Layout: TypeAlias = Literal["tar", "tree"]
+# JPEGs of three and one components, one of four as Adobe writes it, a PNG named .JPEG; or damaged.
 Kind: TypeAlias = Literal["rgb", "grey", "cmyk", "png"] | Defect
 Classes: TypeAlias = Iterable[tuple[str, Iterable[NamedFile]]]
 
@@ -63,18 +64,10 @@ _SETTINGS = (
 
 @dataclass(frozen=True)
 class PlannedImage:
-    """One image to be made.
-
-    Attributes:
-        synset: WordNet id of its class.
-        name: file name, without directories.
-        kind: how it is encoded: ``rgb`` and ``grey`` are JPEGs of three and one components,
-            ``cmyk`` one of four as Adobe writes it, ``png`` is a PNG named .JPEG; the others are
-            damaged.
-    """
+    """One image to be made."""
 
     synset: str
-    name: str
+    name: str  # of the file
     kind: Kind = "rgb"
 
 

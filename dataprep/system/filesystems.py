@@ -31,29 +31,18 @@ _LOCAL = Path("/local/scratch")  # ALCF
 
 
 class Space(NamedTuple):
-    """Room on a file system, as an ordinary user has it; quotas cannot be seen.
+    """Room on a file system, as an ordinary user has it; quotas cannot be seen."""
 
-    Attributes:
-        free: bytes.
-        block: bytes; every file takes a multiple of them.
-    """
-
-    free: int
-    block: int
+    free: int  # bytes
+    block: int  # bytes; every file takes a multiple of them
 
 
 class Scratch(NamedTuple):
-    """A place where sites have their node-local storage.
+    """A place where sites have their node-local storage."""
 
-    Attributes:
-        why: what names it, for messages: ``$SLURM_TMPDIR``, ``/tmp``.
-        path: the directory; it need not exist.
-        promised: whether a variable says so that means nothing else.
-    """
-
-    why: str
-    path: Path
-    promised: bool
+    why: str  # what names it, for messages: ``$SLURM_TMPDIR``, ``/tmp``
+    path: Path  # the directory; it need not exist
+    promised: bool  # whether a variable says so that means nothing else
 
 
 def filesystem_of(path: Path, mounts: Path = _MOUNTS) -> str:

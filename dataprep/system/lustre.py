@@ -55,19 +55,12 @@ class LfsError(DatasetError):
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """How a part of a file is laid out.
+    """How a part of a file is laid out."""
 
-    Attributes:
-        count: stripes; `ALL_OSTS`; 0 where the part is on the metadata server.
-        size: of a stripe, in bytes.
-        end: the byte where the part ends; None for the end of the file.
-        pool: of the targets to use; empty for any, or for whichever there are.
-    """
-
-    count: int
-    size: int
-    end: int | None = None
-    pool: str = ""
+    count: int  # stripes; `ALL_OSTS`; 0 where the part is on the metadata server
+    size: int  # of a stripe, in bytes
+    end: int | None = None  # the byte where the part ends; None for the end of the file
+    pool: str = ""  # of the targets to use; empty for any, or for whichever there are
 
     def __str__(self) -> str:
         """E.g. ``1 stripe of 4 MiB``."""
@@ -102,18 +95,14 @@ def _binary(count: int) -> str:
 class Striping:
     """What the user wants.
 
-    Attributes:
-        count: stripes a file, or `ALL_OSTS`; ``auto``: by the size of the files, unless the site
-            has a progressive layout; ``off``: leave all as it is.
-        stripe_size: in bytes.
-        pool: of the targets to use; empty for none in particular.
-        asked: whether the user said any of it, and so is to be told if it means nothing here.
+    By ``auto`` the size of the files decides, unless the site has a progressive layout; by ``off``
+    all is left as it is.
     """
 
-    count: int | Literal["auto", "off"] = "auto"
-    stripe_size: int = STRIPE_SIZE
-    pool: str = ""
-    asked: bool = False
+    count: int | Literal["auto", "off"] = "auto"  # of stripes a file; `ALL_OSTS`
+    stripe_size: int = STRIPE_SIZE  # in bytes
+    pool: str = ""  # of the targets to use; empty for none in particular
+    asked: bool = False  # the user said any of it, and is told if it means nothing here
 
     @property
     def is_optional(self) -> bool:
@@ -162,23 +151,14 @@ def is_in_force(asked: Component, found: Layout | None, osts: int | None) -> boo
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be done with a directory.
+    """What is to be done with a directory."""
 
-    Attributes:
-        directory: which; it need not exist.
-        largest: the bytes of the largest file that is or will be in it.
-        rule: the layout that the user's wishes and the rules give it.
-        osts: how many targets there are, if known.
-        kept: whether it keeps what it has: the site's progressive one, or one that somebody chose.
-        changes: whether ``lfs setstripe`` has to be run.
-    """
-
-    directory: Path
-    largest: int
-    rule: Component
-    osts: int | None
-    kept: bool
-    changes: bool
+    directory: Path  # it need not exist
+    largest: int  # bytes of the largest file that is or will be in it
+    rule: Component  # the layout that the user's wishes and the rules give it
+    osts: int | None  # how many targets there are, if known
+    kept: bool  # it keeps what it has: the site's progressive layout, or one that somebody chose
+    changes: bool  # ``lfs setstripe`` has to be run
 
 
 def plan_directories(largest: Mapping[Path, int], striping: Striping) -> list[Plan]:
@@ -314,11 +294,7 @@ def _nearest(directory: Path) -> Path:
 
 
 def _lfs(*words: str) -> subprocess.CompletedProcess[str]:
-    """Run it, without a shell; its failure is for the caller to judge.
-
-    Raises:
-        LfsError: there is none, or it does not answer.
-    """
+    """Run it, without a shell; its failure is for the caller to judge."""
     try:
         return subprocess.run(  # noqa: S603
             ["lfs", *words],  # noqa: S607  # the site's, by PATH

@@ -3,13 +3,14 @@
 One way in, `parse`, and one way out, `encode`: what is read is of its type, and has the hash that
 it says. All else is a stranger's, or damaged. Where a run can find out again what
 a file told, `read_state` gives None for that; where only a person can help, `read_document` says
-the file, the place in it and what to do.
+the file, the place in it and what to do, such as to take the version that wrote it.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
@@ -20,7 +21,7 @@ from dataprep.errors import DatasetError
 from dataprep.system.durable_files import write_durably
 from dataprep.system.messages import printable, refusal
 from dataprep.system.regular_files import open_descriptor, read_regular
-from dataprep.system.versions import upgrade
+from dataprep.version import __version__
 from dataprep_schemas.manifest import Manifest
 from dataprep_schemas.state import State
 
@@ -173,3 +174,38 @@ def is_intact(path: Path, sha256: str) -> bool:
         return file_sha256(path) == sha256
     except OSError:
         return False
+
+
+def differing(theirs: Mapping[str, str], ours: Mapping[str, str], between: str) -> tuple[str, ...]:
+    """Of what both name, what has another version: ``pillow 11.3.0, now 12.0.0``.
+
+    Args:
+        between: what stands between two versions: ``, now``.
+    """
+    return tuple(
+        printable(f"{name} {theirs[name]}{between} {ours[name]}")
+        for name in sorted(theirs.keys() & ours.keys())
+        if theirs[name] != ours[name]
+    )
+
+
+def upgrade(versions: object) -> str:
+    """What to do about a data set that a later version of dataprep wrote; empty of any other.
+
+    Args:
+        versions: what its manifest names, or anything else that stands in that place.
+    """
+    theirs = str(versions.get("dataprep")) if isinstance(versions, dict) else ""
+    if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9}){1,3}[a-z0-9.+]{0,40}", theirs):
+        return ""
+    if release(theirs) <= release(__version__):
+        return ""
+    return (
+        f"dataprep {theirs} wrote it, and this is {__version__}: "
+        f"pip install --upgrade 'dataprep-shards>={theirs}'"
+    )
+
+
+def release(version: str) -> list[int]:
+    """The numbers of a version: 1, 2 and 3 of 1.2.3rc1."""
+    return [int(number) for number in re.findall(r"^[0-9]+|(?<=\.)[0-9]+", version)][:3]

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from dataprep.errors import SourceError
 from dataprep.rows import Box, Member, Packing, Row, Scanned, Value
 from dataprep.system.messages import printable
-from dataprep.system.parquet_files import open_parquet
+from dataprep.system.regular_files import open_parquet
 from dataprep_schemas.tables import CAPTIONS, INDEX, ORDER, OwnKind, schema_of
 
 Attributes = tuple[tuple[str, OwnKind], ...]

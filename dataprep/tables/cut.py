@@ -24,8 +24,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from dataprep.errors import UsageError
 from dataprep.system.messages import printable, some_of
-from dataprep.system.parquet_files import open_parquet
-from dataprep.system.regular_files import read_regular
+from dataprep.system.regular_files import open_parquet, read_regular
 from dataprep.tables.database import rows, tables
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 from dataprep.errors import DatasetError
 from dataprep.system.messages import printable
-from dataprep.system.parquet_files import open_parquet
+from dataprep.system.regular_files import open_parquet
 from dataprep.system.state_files import file_sha256
 from dataprep_schemas.tables import RECORDS
 

@@ -12,8 +12,7 @@ from socket import gethostname
 
 import dataprep
 from dataprep.errors import DataprepError
-from dataprep.sealed.part import described
-from dataprep.sealed.set import SealedSet
+from dataprep.sealed.set import SealedSet, described
 
 
 def main(out: Path) -> str:

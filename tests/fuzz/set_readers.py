@@ -26,9 +26,8 @@ from dataprep.archives.tfrecord import masked_crc
 from dataprep.cli import main
 from dataprep.errors import DataprepError, UsageError
 from dataprep.plugins import load_sink
-from dataprep.sealed.part import NAME as PART
 from dataprep.sealed.records import describe
-from dataprep.sealed.set import NAME
+from dataprep.sealed.set import NAME, PART
 from dataprep.sinks import DatasetInfo, ShardName, Sink
 from dataprep.sinks.testing import CASES, examples_of
 from dataprep.staging.source import read_inventory

@@ -14,7 +14,7 @@ import dataprep
 from dataprep.images import codec_versions
 from dataprep.jobs.job import layout_versions
 from dataprep.sealed.set import SealedSet
-from dataprep.system.versions import release
+from dataprep.system.state_files import release
 from dataprep.version import __version__
 from dataprep_schemas import manifest
 from tests.conftest import Cli, hashes, rows_of

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 import dataprep
 from dataprep.errors import DataprepError
 from dataprep.review.card import full_card, readme
-from dataprep.review.loaders import loaders
+from dataprep.review.report import loaders
 from dataprep.sealed.set import SealedSet
 from dataprep.staging.source import SourceFile, SourceReader
 from dataprep.staging.writing import TargetWriter

@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 
 import dataprep
-from dataprep.review.loaders import loaders
+from dataprep.review.report import loaders
 from dataprep.sealed.set import SealedSet
 from tests.conftest import FORMATS, Made, Shelf, shelf_of
 

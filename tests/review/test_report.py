@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 import dataprep
-from dataprep.review.loaders import loaders
+from dataprep.review.report import loaders
 from dataprep.sealed.set import SealedSet
 from dataprep.tables.records import RecordsTable
 from tests.conftest import FORMATS, Cli, Made, Shelf

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.sealed.foreign import foreign_files
+from dataprep.sealed.set import foreign_files
 
 
 def touch(out: Path, *names: str) -> list[Path]:

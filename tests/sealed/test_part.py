@@ -11,8 +11,7 @@ import pytest
 
 import dataprep
 from dataprep.errors import DatasetError, UsageError
-from dataprep.sealed.part import has_part, read_part
-from dataprep.sealed.set import SealedSet
+from dataprep.sealed.set import SealedSet, has_part, read_part
 from dataprep.staging.selection import Share, select
 from dataprep.staging.source import read_inventory
 from dataprep.system.state_files import write_state

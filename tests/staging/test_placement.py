@@ -14,8 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataprep.errors import UsageError
-from dataprep.staging.placement import LOOP, Placement, find_placement, require_node
-from dataprep.staging.schedulers import expand_hosts, find_job, in_slurm_step
+from dataprep.staging.placement import (
+    LOOP,
+    Placement,
+    expand_hosts,
+    find_job,
+    find_placement,
+    in_slurm_step,
+    require_node,
+)
 
 # --- environments ---
 

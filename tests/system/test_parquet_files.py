@@ -12,7 +12,7 @@ from pyarrow import parquet
 from dataprep.errors import DatasetError, SinkError
 from dataprep.plugins import load_sink
 from dataprep.sinks import DatasetInfo
-from dataprep.system import parquet_files
+from dataprep.system import regular_files
 from dataprep.tables.records import RecordsTable
 
 
@@ -50,6 +50,6 @@ def test_a_few_bytes_that_become_very_many(tmp_path: Path, monkeypatch: pytest.M
     path = tmp_path / "records.parquet"
     parquet.write_table(pa.table({"key": [bytes(1 << 24)]}), path, compression="zstd")
     assert path.stat().st_size < 10_000
-    monkeypatch.setattr(parquet_files, "_MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(regular_files, "_MOST_BYTES", 1 << 20)
     with pytest.raises(DatasetError, match="row group 0 of 1 rows and 16,777"):
         RecordsTable(tmp_path, None)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import dataprep.jobs.job
-from dataprep.system.versions import upgrade
+from dataprep.system.state_files import upgrade
 from dataprep.version import __version__
 from tests.conftest import Cli, Made, write_tiny_raw
 from tests.forging import Document, forge
