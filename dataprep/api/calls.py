@@ -310,7 +310,7 @@ def compact(
         build_dir=call.values["build_dir"],
         striping=chosen_striping(call.values),
     )
-    from dataprep.jobs.compact import compact
+    from dataprep.jobs.append import compact
     from dataprep_pipelines.run import Launcher
 
     try:
@@ -362,10 +362,10 @@ def verify(
         return found
     if address_of(out):
         return replace(found, remedy="run `dataprep push` again: it replaces bad files")
-    from dataprep.jobs import mending  # late: what is whole needs none of it
+    from dataprep.jobs import clearing  # late: what is whole needs none of it
 
-    gone = mending.discard(place, found) if discard else []
-    return replace(found, remedy=mending.remedy(place), discarded=tuple(gone))
+    gone = clearing.discard(place, found) if discard else []
+    return replace(found, remedy=clearing.remedy(place), discarded=tuple(gone))
 
 
 def push(
