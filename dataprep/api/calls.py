@@ -495,12 +495,7 @@ def stage_request(source: StrPath, options: Mapping[str, Any]) -> StageRequest:
 
 
 class _Call:
-    """A call that runs a job: the value of every option, and the engine that they choose.
-
-    Raises:
-        UsageError: an option that there is not, that cannot have this value, or that says nothing
-            to this engine; or the call was made by a process that only imports the caller's script.
-    """
+    """A call that runs a job: the value of every option, and the engine that they choose."""
 
     def __init__(
         self,
@@ -644,11 +639,7 @@ def _engine(
 
 
 def _check_foreign(out: Path) -> None:
-    """Refuse a directory with other people's files: shards among them would be a mess.
-
-    Raises:
-        DatasetError: names one of them.
-    """
+    """Refuse a directory with other people's files: shards among them would be a mess."""
     if any((out / name).exists() for name in _OURS):
         return
     for parent, folders, files in os.walk(out):

@@ -64,11 +64,7 @@ def append(request: Request, engine: Engine, reporter: Reporter) -> SealedSet:
 
 
 def _check_options(request: Request) -> None:
-    """Refuse options that --append cannot follow.
-
-    Raises:
-        UsageError: names one.
-    """
+    """Refuse options that --append cannot follow."""
     given = {
         "--overwrite": request.overwrite,
         "--limit": request.limit,
@@ -83,11 +79,7 @@ def _check_options(request: Request) -> None:
 
 
 def _read_grown(request: Request, dataset: Dataset) -> SealedSet:
-    """The data set that is to grow.
-
-    Raises:
-        DatasetError: there is none, it cannot grow, or was made otherwise; says what to do instead.
-    """
+    """The data set that is to grow."""
     out = request.out
     if not Workspace(out).manifest.exists():
         raise DatasetError(
@@ -127,11 +119,7 @@ def _check_can_grow(grown: SealedSet) -> None:
 
 
 def _check_same_options(grown: SealedSet, request: Request, dataset: Dataset) -> None:
-    """Refuse what would not be made as the rest was.
-
-    Raises:
-        DatasetError: names the options that differ.
-    """
+    """Refuse what would not be made as the rest was."""
     sink, theirs = request.load_sink(), identity_of(grown.manifest)
     ours = replace(
         theirs,
@@ -193,11 +181,7 @@ def compact(
 
 
 def _compactable(out: Path) -> SealedSet | None:
-    """The data set, if it can be compacted; None: it is one generation already.
-
-    Raises:
-        DatasetError: there is none, or it cannot; says what to do instead.
-    """
+    """The data set, if it can be compacted; None: it is one generation already."""
     sealed = SealedSet.read(out)
     sealed.require_whole("compacted")
     if sealed.manifest.lineage:

@@ -274,9 +274,6 @@ def _checked_journal(
     """What the journal says: pairs of present and new paths, and old files.
 
     New paths are the manifest's, and old ones what the format calls shards of its splits.
-
-    Raises:
-        DatasetError: it says something that no run writes down.
     """
     added, manifest = Workspace(workspace.generation), journal.manifest
     place = f"{added.out.relative_to(workspace.out).as_posix()}/"

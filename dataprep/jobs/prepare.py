@@ -216,11 +216,7 @@ def scan(raw: RawData, index: Path, *, trust: bool) -> IndexParts:
 
 
 def _check_room(index: Path, found: Found) -> None:
-    """Refuse, before the first byte, copies of images that the disk has no room for.
-
-    Raises:
-        SinkError: names the place.
-    """
+    """Refuse, before the first byte, copies of images that the disk has no room for."""
     there = sum(path.stat().st_size for path in index.glob("*.images"))
     free, needed = shutil.disk_usage(index.parent).free, found.copied - there
     if needed > free:

@@ -177,9 +177,6 @@ def _classes_of_all(
     Args:
         splits: those that there are now; a data set grows in the splits that it has.
         listed: whether a list says which classes there are; then it must say the same.
-
-    Raises:
-        DatasetError: there are others, where there must not.
     """
     before, known = grown.manifest.classes, grown.manifest.splits
     if {*splits} != {*known}:
