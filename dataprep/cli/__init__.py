@@ -176,8 +176,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if type(error).__name__ == "NoArgsIsHelpError":  # click has it since 8.2
             say(error.format_message(), err=True)
             return UsageError.exit_code
-        text = f"{_ended(_message(error))} See `{_help(error)}`."
-        return _fail(text.replace("\n", " "), UsageError(), debug=False)
+        return _fail(_message(error).replace("\n", " "), UsageError(), debug=False)
     except click.exceptions.Exit as done:
         return done.exit_code
     except DataprepError as error:
@@ -221,18 +220,10 @@ def _fail(text: str, error: BaseException, debug: bool) -> int:
 
 
 def _message(error: click.ClickException) -> str:
-    """Click's own; of an unknown option, with the one that was probably meant."""
-    context = getattr(error, "ctx", None)
-    if not isinstance(error, click.NoSuchOption) or context is None:
-        return error.format_message()
-    names = [name[2:] for option in context.command.params for name in option.opts]
-    return f"No such option {error.option_name}{meant(error.option_name, names)}"
-
-
-def _ended(text: str) -> str:
-    return text if text.endswith((".", "?")) else f"{text}."
-
-
-def _help(error: click.ClickException) -> str:
-    context = getattr(error, "ctx", None)
-    return f"{context.command_path if context else 'dataprep'} --help"
+    """Click's own, and where help is; of an unknown option, with the one probably meant."""
+    context, text = getattr(error, "ctx", None), error.format_message()
+    if isinstance(error, click.NoSuchOption) and context is not None:
+        names = [name[2:] for option in context.command.params for name in option.opts]
+        text = f"No such option {error.option_name}{meant(error.option_name, names)}"
+    end = "" if text.endswith((".", "?")) else "."
+    return f"{text}{end} See `{context.command_path if context else 'dataprep'} --help`."

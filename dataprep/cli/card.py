@@ -14,8 +14,29 @@ from dataprep.cli.output import PLACE, say
 from dataprep.errors import UsageError
 from dataprep.system.regular_files import read_regular
 
+_RAI = (
+    "TOML file with texts of Croissant's Responsible AI vocabulary: dataLimitations, dataBiases, "
+    "personalSensitiveInformation, dataUseCases, dataSocialImpact, dataCollection, and "
+    "hasSyntheticData = true or false."
+)
 
-def _card(out: Path | str, rai: Path | None, **fields: str | None) -> None:
+
+@click.command(
+    "card",
+    params=[
+        click.Argument(["out"], type=PLACE),
+        option("name", "Name of the data set.", metavar="TEXT"),
+        option("description", "Description, in a few sentences.", metavar="TEXT"),
+        option("license", "License: a URL or an SPDX identifier.", metavar="URL|SPDX"),
+        option("creator", "Person or organisation that made it.", metavar="TEXT"),
+        option("url", "Home page.", metavar="URL"),
+        option("date", "Date of publication.", metavar="YYYY-MM-DD"),
+        option("cite_as", "Citation.", metavar="BIBTEX"),
+        option("version", "Version of the data. [default: 1.0.0]", metavar="TEXT"),
+        option("rai", _RAI, metavar="FILE", type=click.Path(path_type=Path, dir_okay=False)),
+    ],
+)
+def command(out: Path | str, rai: Path | None, **fields: str | None) -> None:
     """Write a card for catalogues: OUT/croissant.json and OUT/README.md.
 
     That is Croissant 1.1, and the front matter of the Hugging Face hub. What dataprep knows of a
@@ -42,27 +63,3 @@ def _texts(path: Path | None) -> dict[str, str | bool]:
         return tomllib.loads(read_regular(path).decode())
     except (OSError, ValueError) as error:
         raise UsageError(f"--rai cannot be read: {error}") from error
-
-
-_RAI = (
-    "TOML file with texts of Croissant's Responsible AI vocabulary: dataLimitations, dataBiases, "
-    "personalSensitiveInformation, dataUseCases, dataSocialImpact, dataCollection, and "
-    "hasSyntheticData = true or false."
-)
-command = click.Command(
-    "card",
-    params=[
-        click.Argument(["out"], type=PLACE),
-        option("name", "Name of the data set.", metavar="TEXT"),
-        option("description", "Description, in a few sentences.", metavar="TEXT"),
-        option("license", "License: a URL or an SPDX identifier.", metavar="URL|SPDX"),
-        option("creator", "Person or organisation that made it.", metavar="TEXT"),
-        option("url", "Home page.", metavar="URL"),
-        option("date", "Date of publication.", metavar="YYYY-MM-DD"),
-        option("cite_as", "Citation.", metavar="BIBTEX"),
-        option("version", "Version of the data. [default: 1.0.0]", metavar="TEXT"),
-        option("rai", _RAI, metavar="FILE", type=click.Path(path_type=Path, dir_okay=False)),
-    ],
-    callback=_card,
-    help=_card.__doc__,
-)

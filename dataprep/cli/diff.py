@@ -10,7 +10,7 @@ import click
 
 from dataprep.api.calls import diff
 from dataprep.api.options import workers_option
-from dataprep.cli.output import PLACE, json_option, say, show
+from dataprep.cli.output import PLACE, json_option, show
 from dataprep.cli.signals import watched
 from dataprep.errors import DatasetError
 from dataprep.system.messages import counted
@@ -19,7 +19,16 @@ if TYPE_CHECKING:
     from dataprep.sealed.diff import Difference
 
 
-def _diff(a: Path | str, b: Path | str, workers: int | None, json: bool) -> None:
+@click.command(
+    "diff",
+    params=[
+        click.Argument(["a"], type=PLACE),
+        click.Argument(["b"], type=PLACE),
+        workers_option(),
+        json_option("Difference"),
+    ],
+)
+def command(a: Path | str, b: Path | str, workers: int | None, json: bool) -> None:
     """Compare two data sets, A and B: keys, labels, boxes, captions, attributes and images.
 
     Format, shards and order may differ. The tables of records are compared, with the hashes of the
@@ -28,10 +37,7 @@ def _diff(a: Path | str, b: Path | str, workers: int | None, json: bool) -> None
     """
     with watched("nothing was changed") as display:
         found = diff(a, b, workers=workers, progress=display)
-    if json:
-        show(found, json=True)
-    else:
-        say(*_lines(found, a, b))
+    show(found, json=json, lines=_lines(found, a, b))
     if not found.same:
         raise DatasetError(f"{a} and {b} do not hold the same examples")
 
@@ -60,16 +66,3 @@ def _lines(found: Difference, a: Path | str, b: Path | str) -> Iterator[str]:
             f"made with {'; '.join(found.versions)}: images that are encoded anew may differ for "
             "that; make both with the same versions"
         )
-
-
-command = click.Command(
-    "diff",
-    params=[
-        click.Argument(["a"], type=PLACE),
-        click.Argument(["b"], type=PLACE),
-        workers_option(),
-        json_option("Difference"),
-    ],
-    callback=_diff,
-    help=_diff.__doc__,
-)

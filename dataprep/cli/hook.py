@@ -15,7 +15,34 @@ from dataprep.errors import UsageError
 _SHARED = ("split", "share", "broadcast")
 
 
-def _hook(
+def _own() -> list[click.Option]:
+    to = (
+        "Where the copies go on every node. Quote variables of the job: '$TMPDIR/data'. [default: "
+        "as `dataprep stage` chooses]"
+    )
+    keep = "Keep the copies if the job is stopped, for its requeue to use."
+    epilog = (
+        "Instead, without SRC: print what a site runs on every node at the end of a job, to clean "
+        "up after jobs that were killed."
+    )
+    return [
+        option("to", to, metavar="DIR"),
+        number("nodes", "N", "Number of nodes of the job.", default=4),
+        flag("keep", keep),
+        flag("epilog", epilog),
+    ]
+
+
+@click.command(
+    "hook",
+    params=[
+        click.Argument(["scheduler"], type=click.Choice(["slurm", "pbs", "lsf"])),
+        click.Argument(["source"], metavar="[SRC]", required=False, type=PLACE),
+        *(option for option in stage_options() if option.name in _SHARED),
+        *_own(),
+    ],
+)
+def command(
     scheduler: str,
     source: Path | str | None,
     to: str | None,
@@ -47,34 +74,3 @@ def _hook(
         broadcast=values["broadcast"] is not None,
     )
     hand_on(render(scheduler, None if epilog else request, to=to, nodes=nodes, keep=keep))
-
-
-def _own() -> list[click.Option]:
-    to = (
-        "Where the copies go on every node. Quote variables of the job: '$TMPDIR/data'. [default: "
-        "as `dataprep stage` chooses]"
-    )
-    keep = "Keep the copies if the job is stopped, for its requeue to use."
-    epilog = (
-        "Instead, without SRC: print what a site runs on every node at the end of a job, to clean "
-        "up after jobs that were killed."
-    )
-    return [
-        option("to", to, metavar="DIR"),
-        number("nodes", "N", "Number of nodes of the job.", default=4),
-        flag("keep", keep),
-        flag("epilog", epilog),
-    ]
-
-
-command = click.Command(
-    "hook",
-    params=[
-        click.Argument(["scheduler"], type=click.Choice(["slurm", "pbs", "lsf"])),
-        click.Argument(["source"], metavar="[SRC]", required=False, type=PLACE),
-        *(option for option in stage_options() if option.name in _SHARED),
-        *_own(),
-    ],
-    callback=_hook,
-    help=_hook.__doc__,
-)

@@ -10,53 +10,12 @@ import click
 
 from dataprep.api.parameters import Parsed, names, number, option
 from dataprep.api.review import Linted, lint
-from dataprep.cli.output import PLACE, json_option, say, show
+from dataprep.cli.output import PLACE, json_option, show
 from dataprep.cli.signals import watched
 from dataprep.errors import FindingsError
 from dataprep.system.messages import counted
 
 _LEVELS = frozenset({"error", "warning", "any"})
-
-
-def _lint(out: Path | str, fail_on: tuple[str, ...] | None, json: bool, **options: Any) -> None:
-    """Find leaks between splits, copies, odd classes and odd images in a data set.
-
-    The same image in two splits or under two labels, byte for byte or nearly (resized,
-    recompressed, grey, cropped by 3 %); classes with too few images; blank images. Reads the table
-    of records, not the images.
-    """
-    from dataprep.review.findings import chosen_rules
-
-    wanted = {*(fail_on or ())}
-    chosen_rules(sorted(wanted - _LEVELS))
-    options["show"] = None if json else options["show"]
-    with watched("nothing was changed") as display:
-        found = lint(out, progress=display, **options)
-    if json:
-        show(found, json=True)
-    else:
-        say(*_lines(found, out, options["write_exclude"]))
-    failed = [
-        rule.rule
-        for rule in found.rules
-        if rule.count and wanted & {rule.rule, rule.level, "any" if rule.level != "note" else ""}
-    ]
-    if failed:
-        raise FindingsError(f"{out}: --fail_on met {', '.join(failed)}")
-
-
-def _lines(found: Linted, out: Path | str, exclude: Path | None) -> Iterator[str]:
-    yield from (f"note: {remark}" for remark in found.remarks)
-    for rule in found.rules:
-        if rule.count:
-            yield f"{rule.level}: {rule.rule}: {rule.meaning}: {rule.count:,}"
-        yield from (f"  {finding.text}" for finding in rule.findings)
-        if rule.count > len(rule.findings):
-            yield f"  and {rule.count - len(rule.findings):,} more (--show)"
-    bad = sum(rule.count for rule in found.rules if rule.level != "note")
-    yield f"{out}: {counted(bad, 'finding')}" if bad else f"{out}: nothing odd"
-    if found.excluded is not None:
-        yield f"{exclude}: {counted(found.excluded, 'image')} to leave out"
 
 
 def _options() -> Iterator[click.Option]:
@@ -82,9 +41,40 @@ def _options() -> Iterator[click.Option]:
     yield json_option("Linted")
 
 
-command = click.Command(
-    "lint",
-    params=[click.Argument(["out"], type=PLACE), *_options()],
-    callback=_lint,
-    help=_lint.__doc__,
-)
+@click.command("lint", params=[click.Argument(["out"], type=PLACE), *_options()])
+def command(out: Path | str, fail_on: tuple[str, ...] | None, json: bool, **options: Any) -> None:
+    """Find leaks between splits, copies, odd classes and odd images in a data set.
+
+    The same image in two splits or under two labels, byte for byte or nearly (resized,
+    recompressed, grey, cropped by 3 %); classes with too few images; blank images. Reads the table
+    of records, not the images.
+    """
+    from dataprep.review.findings import chosen_rules
+
+    wanted = {*(fail_on or ())}
+    chosen_rules(sorted(wanted - _LEVELS))
+    options["show"] = None if json else options["show"]
+    with watched("nothing was changed") as display:
+        found = lint(out, progress=display, **options)
+    show(found, json=json, lines=_lines(found, out, options["write_exclude"]))
+    failed = [
+        rule.rule
+        for rule in found.rules
+        if rule.count and wanted & {rule.rule, rule.level, "any" if rule.level != "note" else ""}
+    ]
+    if failed:
+        raise FindingsError(f"{out}: --fail_on met {', '.join(failed)}")
+
+
+def _lines(found: Linted, out: Path | str, exclude: Path | None) -> Iterator[str]:
+    yield from (f"note: {remark}" for remark in found.remarks)
+    for rule in found.rules:
+        if rule.count:
+            yield f"{rule.level}: {rule.rule}: {rule.meaning}: {rule.count:,}"
+        yield from (f"  {finding.text}" for finding in rule.findings)
+        if rule.count > len(rule.findings):
+            yield f"  and {rule.count - len(rule.findings):,} more (--show)"
+    bad = sum(rule.count for rule in found.rules if rule.level != "note")
+    yield f"{out}: {counted(bad, 'finding')}" if bad else f"{out}: nothing odd"
+    if found.excluded is not None:
+        yield f"{exclude}: {counted(found.excluded, 'image')} to leave out"

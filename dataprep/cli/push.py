@@ -12,19 +12,7 @@ from dataprep.cli.output import PATH, json_option, show
 from dataprep.cli.signals import watched
 
 
-def _push(out: Path, to: str, json: bool, **options: bool) -> None:
-    """Copy a finished data set into a bucket: its files, each checked, and its manifest last.
-
-    TO is s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX; credentials are taken
-    from where the tools of each have them. Without its manifest there is no data set, so what is
-    in the bucket is whole or is none. Killed and started again it uploads what is missing.
-    """
-    with watched("run the same command again to go on") as display:
-        found = push(out, to, progress=display, **options)
-    show(found, json=json)
-
-
-command = click.Command(
+@click.command(
     "push",
     params=[
         click.Argument(["out"], type=PATH),
@@ -38,6 +26,14 @@ command = click.Command(
         flag("dry_run", "Only say what would be done."),
         json_option("Pushed"),
     ],
-    callback=_push,
-    help=_push.__doc__,
 )
+def command(out: Path, to: str, json: bool, **options: bool) -> None:
+    """Copy a finished data set into a bucket: its files, each checked, and its manifest last.
+
+    TO is s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX; credentials are taken
+    from where the tools of each have them. Without its manifest there is no data set, so what is
+    in the bucket is whole or is none. Killed and started again it uploads what is missing.
+    """
+    with watched("run the same command again to go on") as display:
+        found = push(out, to, progress=display, **options)
+    show(found, json=json)

@@ -16,9 +16,8 @@ from dataprep.api.calls import stage_request
 from dataprep.api.options import stage_options
 from dataprep.api.parameters import choice, flag
 from dataprep.api.progress import Display, Reporter
-from dataprep.api.results import as_json
 from dataprep.cli.help import given
-from dataprep.cli.output import PLACE, hand_on, say
+from dataprep.cli.output import PLACE, hand_on, say, show
 from dataprep.cli.signals import watched
 from dataprep.errors import NoRoomError, StagingError, UsageError
 from dataprep.system.messages import printable
@@ -41,8 +40,45 @@ class _WithCommand(click.Command):
         return [*super().collect_usage_pieces(ctx), "[-- COMMAND …]"]
 
 
+def _modes() -> list[click.Option]:
+    """Options that Python has no use for."""
+    printed = (
+        "Print only the directory of the copy on stdout: DATA_DIR=$(dataprep stage --print_dir …) "
+        "|| exit; export DATA_DIR. Every process prints it; under srun, use sort -u."
+    )
+    status = (
+        "Instead of copying: show what is there. Exit code 1 if it is not a whole copy, by sizes "
+        "and times."
+    )
+    return [
+        flag("print_dir", printed),
+        flag(
+            "keep",
+            "With COMMAND: keep the copies if the job is stopped, for its requeue to use.",
+        ),
+        flag("status", status),
+        flag("json", "With --status: print JSON."),
+        flag(
+            "clean",
+            "Instead of copying: delete what this job staged, and nothing else; without SRC and "
+            "--to, all of it in this node's scratch.",
+        ),
+        # How `dataprep stage SRC -- COMMAND` starts itself on every node.
+        choice("launched", ["copy", "clean"], None, "", hidden=True),
+    ]
+
+
+@click.command(
+    "stage",
+    cls=_WithCommand,
+    params=[
+        click.Argument(["source"], metavar="[SRC]", required=False, type=PLACE),
+        *stage_options(),
+        *_modes(),
+    ],
+)
 @click.pass_context
-def _stage(context: click.Context, /, *, source: Path | str | None, **values: Any) -> None:
+def command(context: click.Context, /, *, source: Path | str | None, **values: Any) -> None:
     """Copy a data set to every node's own storage before training starts, and check the copy.
 
     SRC is a directory that dataprep made, or any directory of files; or a data set in a bucket:
@@ -134,7 +170,7 @@ def _status(source: Path | str | None, values: Mapping[str, Any]) -> None:
 
     place, _ = _find_place(source, values)
     status = read_staged(place)
-    say(*(as_json(status) if values["json"] else str(status)).split("\n"))
+    show(status, json=values["json"])
     if not status.is_whole:
         raise StagingError(f"{printable(str(place))} is not a whole, unchanged copy; see stdout")
 
@@ -188,43 +224,3 @@ def _find_place(source: Path | str | None, values: Mapping[str, Any]) -> tuple[P
     placement = find_placement()
     place = find_copy(source, values["to"], placement, shared=values["shared"])
     return place, placement.job
-
-
-def _modes() -> list[click.Option]:
-    """Options that Python has no use for."""
-    printed = (
-        "Print only the directory of the copy on stdout: DATA_DIR=$(dataprep stage --print_dir …) "
-        "|| exit; export DATA_DIR. Every process prints it; under srun, use sort -u."
-    )
-    status = (
-        "Instead of copying: show what is there. Exit code 1 if it is not a whole copy, by sizes "
-        "and times."
-    )
-    return [
-        flag("print_dir", printed),
-        flag(
-            "keep",
-            "With COMMAND: keep the copies if the job is stopped, for its requeue to use.",
-        ),
-        flag("status", status),
-        flag("json", "With --status: print JSON."),
-        flag(
-            "clean",
-            "Instead of copying: delete what this job staged, and nothing else; without SRC and "
-            "--to, all of it in this node's scratch.",
-        ),
-        # How `dataprep stage SRC -- COMMAND` starts itself on every node.
-        choice("launched", ["copy", "clean"], None, "", hidden=True),
-    ]
-
-
-command = _WithCommand(
-    "stage",
-    params=[
-        click.Argument(["source"], metavar="[SRC]", required=False, type=PLACE),
-        *stage_options(),
-        *_modes(),
-    ],
-    callback=_stage,
-    help=_stage.__doc__,
-)

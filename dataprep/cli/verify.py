@@ -11,7 +11,7 @@ import click
 from dataprep.api.calls import verify
 from dataprep.api.options import workers_option
 from dataprep.api.parameters import choice, flag
-from dataprep.cli.output import PLACE, json_option, say, show
+from dataprep.cli.output import PLACE, json_option, show
 from dataprep.cli.signals import watched
 from dataprep.errors import DatasetError
 from dataprep.sealed.part import described
@@ -20,18 +20,31 @@ from dataprep.system.messages import counted, sized
 if TYPE_CHECKING:
     from dataprep.sealed.verify import Verified
 
+_LEVELS = ["size", "hash", "records", "decode", "reader"]
+_LEVEL = (
+    "size: every file is there. hash: and unchanged. records: and well-formed, with the right "
+    "labels. decode: and every image decodes. reader: and the format's own reader agrees."
+)
 
-def _verify(out: Path | str, level: str, workers: int | None, discard: bool, json: bool) -> None:
+
+@click.command(
+    "verify",
+    params=[
+        click.Argument(["out"], type=PLACE),
+        choice("level", _LEVELS, "hash", _LEVEL),
+        workers_option(),
+        flag("discard", "Delete the bad files."),
+        json_option("Verified"),
+    ],
+)
+def command(out: Path | str, level: str, workers: int | None, discard: bool, json: bool) -> None:
     """Check a finished data set against its manifest, and name every bad file.
 
     OUT is the directory of manifest.json. Exit code 1 if anything is wrong.
     """
     with watched("nothing was changed") as display:
         found = verify(out, level=level, discard=discard, workers=workers, progress=display)
-    if json:
-        show(found, json=True)
-    else:
-        say(*_lines(found, out, level))
+    show(found, json=json, lines=_lines(found, out, level))
     if found.problems:
         bad = len({problem.path for problem in found.problems})
         first = "" if discard else "delete them (--discard) and "
@@ -52,22 +65,3 @@ def _lines(found: Verified, out: Path | str, level: str) -> Iterator[str]:
         f"{out}: {counted(found.files, 'file')}, {sized(found.bytes)}, {found.records:,} records: "
         f"all good ({level})" + (f", {described(found.part)}" if found.part else "")
     )
-
-
-_LEVELS = ["size", "hash", "records", "decode", "reader"]
-_LEVEL = (
-    "size: every file is there. hash: and unchanged. records: and well-formed, with the right "
-    "labels. decode: and every image decodes. reader: and the format's own reader agrees."
-)
-command = click.Command(
-    "verify",
-    params=[
-        click.Argument(["out"], type=PLACE),
-        choice("level", _LEVELS, "hash", _LEVEL),
-        workers_option(),
-        flag("discard", "Delete the bad files."),
-        json_option("Verified"),
-    ],
-    callback=_verify,
-    help=_verify.__doc__,
-)
