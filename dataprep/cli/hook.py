@@ -13,24 +13,14 @@ from dataprep.cli.output import PLACE, hand_on
 from dataprep.errors import UsageError
 
 _SHARED = ("split", "share", "broadcast")
-
-
-def _own() -> list[click.Option]:
-    to = (
-        "Where the copies go on every node. Quote variables of the job: '$TMPDIR/data'. [default: "
-        "as `dataprep stage` chooses]"
-    )
-    keep = "Keep the copies if the job is stopped, for its requeue to use."
-    epilog = (
-        "Instead, without SRC: print what a site runs on every node at the end of a job, to clean "
-        "up after jobs that were killed."
-    )
-    return [
-        option("to", to, metavar="DIR"),
-        number("nodes", "N", "Number of nodes of the job.", default=4),
-        flag("keep", keep),
-        flag("epilog", epilog),
-    ]
+_TO = (
+    "Where the copies go on every node. Quote variables of the job: '$TMPDIR/data'. [default: "
+    "as `dataprep stage` chooses]"
+)
+_EPILOG = (
+    "Instead, without SRC: print what a site runs on every node at the end of a job, to clean "
+    "up after jobs that were killed."
+)
 
 
 @click.command(
@@ -39,7 +29,10 @@ def _own() -> list[click.Option]:
         click.Argument(["scheduler"], type=click.Choice(["slurm", "pbs", "lsf"])),
         click.Argument(["source"], metavar="[SRC]", required=False, type=PLACE),
         *(option for option in stage_options() if option.name in _SHARED),
-        *_own(),
+        option("to", _TO, metavar="DIR"),
+        number("nodes", "N", "Number of nodes of the job.", default=4),
+        flag("keep", "Keep the copies if the job is stopped, for its requeue to use."),
+        flag("epilog", _EPILOG),
     ],
 )
 def command(

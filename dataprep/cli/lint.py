@@ -17,31 +17,34 @@ from dataprep.system.messages import counted
 
 _LEVELS = frozenset({"error", "warning", "any"})
 
-
-def _options() -> Iterator[click.Option]:
-    bits = (
-        "Bits of 255 in which perceptual hashes of nearly the same image may differ. [default: 72; "
-        "fewer where all images are alike, such as radiographs]"
-    )
-    exclude = (
-        "Write the images to leave out as a CSV for --exclude. Of copies one is kept: in test "
-        "rather than in validation, and in validation rather than in train."
-    )
-    fail = "Exit with code 5 on findings of these rules or levels: error, warning, any."
-    ratio = "Largest allowed class-size ratio."
-    file = click.Path(path_type=Path, dir_okay=False)
-    yield option("rules", "Only these rules. [default: all]", type=Parsed(names), metavar="NAMES")
-    yield option("distance", bits, type=click.IntRange(0, 127), metavar="BITS")
-    yield number("fewest", "N", "Smallest class size to accept.", default=10)
-    yield option("imbalance", ratio, type=click.FloatRange(min=1), default=10, metavar="RATIO")
-    printed = "Findings of each rule to print; --json prints all."
-    yield number("show", "N", printed, least=0, default=10)
-    yield option("write_exclude", exclude, type=file, metavar="FILE")
-    yield option("fail_on", fail, type=Parsed(names), metavar="NAMES")
-    yield json_option("Linted")
+_BITS = (
+    "Bits of 255 in which perceptual hashes of nearly the same image may differ. [default: 72; "
+    "fewer where all images are alike, such as radiographs]"
+)
+_RATIO = "Largest allowed class-size ratio."
+_SHOW = "Findings of each rule to print; --json prints all."
+_EXCLUDE = (
+    "Write the images to leave out as a CSV for --exclude. Of copies one is kept: in test "
+    "rather than in validation, and in validation rather than in train."
+)
+_FAIL = "Exit with code 5 on findings of these rules or levels: error, warning, any."
+_FILE = click.Path(path_type=Path, dir_okay=False)
 
 
-@click.command("lint", params=[click.Argument(["out"], type=PLACE), *_options()])
+@click.command(
+    "lint",
+    params=[
+        click.Argument(["out"], type=PLACE),
+        option("rules", "Only these rules. [default: all]", type=Parsed(names), metavar="NAMES"),
+        option("distance", _BITS, type=click.IntRange(0, 127), metavar="BITS"),
+        number("fewest", "N", "Smallest class size to accept.", default=10),
+        option("imbalance", _RATIO, type=click.FloatRange(min=1), default=10, metavar="RATIO"),
+        number("show", "N", _SHOW, least=0, default=10),
+        option("write_exclude", _EXCLUDE, type=_FILE, metavar="FILE"),
+        option("fail_on", _FAIL, type=Parsed(names), metavar="NAMES"),
+        json_option("Linted"),
+    ],
+)
 def command(out: Path | str, fail_on: tuple[str, ...] | None, json: bool, **options: Any) -> None:
     """Find leaks between splits, copies, odd classes and odd images in a data set.
 

@@ -52,7 +52,7 @@ def say(*lines: object, err: bool = False) -> None:
         BrokenPipeError: nobody reads stdout any more.
     """
     for line in lines:
-        _print(f"{printable(str(line))}\n", err=err)
+        hand_on(f"{printable(str(line))}\n", err=err)
 
 
 def show(result: object, *, json: bool, lines: Iterable[str] | None = None) -> None:
@@ -93,13 +93,23 @@ def _plain(value: object) -> object:
     return str(value) if isinstance(value, Path) else value
 
 
-def hand_on(text: str) -> None:
+def hand_on(text: str, *, err: bool = False) -> None:
     """Print what a program takes in, as it is; of what the user said, and of nothing else.
 
     Raises:
         DataprepError: as `say`.
     """
-    _print(text, err=False)
+    try:
+        click.echo(text, nl=False, err=err)  # noqa: TID251  # the one place
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        if err:
+            with suppress(OSError):
+                click.echo(text, nl=False)  # noqa: TID251  # rather there than nowhere
+            return
+        forget_stdout()
+        raise DataprepError(f"stdout cannot be written: {error.strerror or error}") from error
 
 
 def open_streams() -> None:
@@ -115,17 +125,3 @@ def open_streams() -> None:
     sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115  # for the process's life
     sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115  # likewise
     sys.stdout.reconfigure(errors="surrogateescape")  # type: ignore[union-attr]  # a file's
-
-
-def _print(text: str, *, err: bool) -> None:
-    try:
-        click.echo(text, nl=False, err=err)  # noqa: TID251  # the one place
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        if err:
-            with suppress(OSError):
-                click.echo(text, nl=False)  # noqa: TID251  # rather there than nowhere
-            return
-        forget_stdout()
-        raise DataprepError(f"stdout cannot be written: {error.strerror or error}") from error

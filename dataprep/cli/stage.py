@@ -25,6 +25,20 @@ from dataprep.system.messages import printable
 if TYPE_CHECKING:
     from dataprep.staging.request import StageRequest
 
+_PRINTED = (
+    "Print only the directory of the copy on stdout: DATA_DIR=$(dataprep stage --print_dir …) "
+    "|| exit; export DATA_DIR. Every process prints it; under srun, use sort -u."
+)
+_KEEP = "With COMMAND: keep the copies if the job is stopped, for its requeue to use."
+_INSTEAD = (
+    "Instead of copying: show what is there. Exit code 1 if it is not a whole copy, by sizes "
+    "and times."
+)
+_CLEANED = (
+    "Instead of copying: delete what this job staged, and nothing else; without SRC and "
+    "--to, all of it in this node's scratch."
+)
+
 
 class _WithCommand(click.Command):
     """Takes what is behind ``--`` as it is: the command to run on the copy."""
@@ -40,41 +54,19 @@ class _WithCommand(click.Command):
         return [*super().collect_usage_pieces(ctx), "[-- COMMAND …]"]
 
 
-def _modes() -> list[click.Option]:
-    """Options that Python has no use for."""
-    printed = (
-        "Print only the directory of the copy on stdout: DATA_DIR=$(dataprep stage --print_dir …) "
-        "|| exit; export DATA_DIR. Every process prints it; under srun, use sort -u."
-    )
-    status = (
-        "Instead of copying: show what is there. Exit code 1 if it is not a whole copy, by sizes "
-        "and times."
-    )
-    return [
-        flag("print_dir", printed),
-        flag(
-            "keep",
-            "With COMMAND: keep the copies if the job is stopped, for its requeue to use.",
-        ),
-        flag("status", status),
-        flag("json", "With --status: print JSON."),
-        flag(
-            "clean",
-            "Instead of copying: delete what this job staged, and nothing else; without SRC and "
-            "--to, all of it in this node's scratch.",
-        ),
-        # How `dataprep stage SRC -- COMMAND` starts itself on every node.
-        choice("launched", ["copy", "clean"], None, "", hidden=True),
-    ]
-
-
 @click.command(
     "stage",
     cls=_WithCommand,
     params=[
         click.Argument(["source"], metavar="[SRC]", required=False, type=PLACE),
         *stage_options(),
-        *_modes(),
+        flag("print_dir", _PRINTED),
+        flag("keep", _KEEP),
+        flag("status", _INSTEAD),
+        flag("json", "With --status: print JSON."),
+        flag("clean", _CLEANED),
+        # How `dataprep stage SRC -- COMMAND` starts itself on every node.
+        choice("launched", ["copy", "clean"], None, "", hidden=True),
     ],
 )
 @click.pass_context
