@@ -121,7 +121,7 @@ class RunningWorkers:
         def count() -> None:
             self.reporter.scanning(sum(has_part(index, unit) for unit in stale), len(stale))
 
-        scan, watch, local = Scan(dataset, raw, index), Paced(count), self.chosen.is_local
+        scan, watch, local = Scan(dataset, raw, index), paced(count), self.chosen.is_local
         try:
             if left := scan_at_once(scan, stale, watch) if local else stale:
                 with task_file(scan, self.lease, self.requirements, "scan") as spec:
@@ -203,7 +203,7 @@ class RunningWorkers:
         watch = RoundWatch(job, failures, self.reporter, most_failed)
         work = WriteShard(spec, parallelism, failures)
         try:
-            self.engine.run(Round(shards, work, parallelism, Paced(watch.look), failures))
+            self.engine.run(Round(shards, work, parallelism, paced(watch.look), failures))
             watch.count()
         finally:
             self.reporter.finished()
@@ -293,20 +293,19 @@ class RoundWatch:
             ) from error
 
 
-class Paced:
-    """Calls a function, but not so often that it takes more than a twentieth of the time.
+def paced(look: Callable[[], None]) -> Callable[[], None]:
+    """The function, but not so often that it takes more than a twentieth of the time.
 
     Listing a million commit records takes seconds.
     """
+    due = 0.0
 
-    def __init__(self, look: Callable[[], None]) -> None:
-        self._look = look
-        self._next = 0.0
-
-    def __call__(self) -> None:
-        """Look, if it is time to."""
+    def look_if_due() -> None:
+        nonlocal due
         began = time.monotonic()
-        if began >= self._next:
-            self._look()
+        if began >= due:
+            look()
             ended = time.monotonic()
-            self._next = ended + (ended - began) / _LOOKING
+            due = ended + (ended - began) / _LOOKING
+
+    return look_if_due
