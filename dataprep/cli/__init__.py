@@ -1,4 +1,4 @@
-"""The command line: one small module a command; each parses, calls and prints, no more.
+"""The command line: a small module a command, or a few alike; each parses, calls and prints.
 
 Exit codes: 0 done; 1 error; 2 wrong usage; 3 more rejected images than ``--max_bad`` allows; 4 a
 node has too little space for ``dataprep stage``; 5 ``lint --fail_on`` found something; 130,
@@ -62,6 +62,13 @@ _COMMANDS = {
     "synthesize": "Generate a small raw data set to try things with.",
     "verify": "Check a finished data set against its manifest.",
 }
+# Where a command is, if not in a module of its own name.
+_MODULES = {
+    **dict.fromkeys(("compact", "convert", "select"), "sets"),
+    **dict.fromkeys(("card", "lint", "preview", "report"), "review"),
+    **dict.fromkeys(("diff", "verify"), "checks"),
+    **dict.fromkeys(("hook", "push", "stage"), "staging"),
+}
 
 
 class _LazyGroup(click.Group):
@@ -72,7 +79,8 @@ class _LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in _COMMANDS:
-            found: click.Command = importlib.import_module(f"dataprep.cli.{cmd_name}").command
+            module = importlib.import_module(f"dataprep.cli.{_MODULES.get(cmd_name, cmd_name)}")
+            found: click.Command = getattr(module, f"{cmd_name}_command")
         elif cmd_name in _datasets():
             from dataprep.cli.prepare import dataset_command
 

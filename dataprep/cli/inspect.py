@@ -41,7 +41,7 @@ _LABELS = (
         choice("labels", ("markdown", "csv", "latex"), None, _LABELS),
     ],
 )
-def command(
+def inspect_command(
     target: Path | str, records: int, sink: str | None, json: bool, labels: str | None
 ) -> None:
     """Show what is in a data set (OUT), in one of its shards, or in raw data (RAW).

@@ -30,7 +30,7 @@ _NAMED: Final = re.compile("([A-Za-z0-9_]+)=(.+)", re.DOTALL)
         choice("format", ("table", "csv", "json"), "table", "How to print what is found."),
     ],
 )
-def command(sets: tuple[str, ...], query: str, format: str) -> None:  # noqa: A002  # the option's
+def sql_command(sets: tuple[str, ...], query: str, format: str) -> None:  # noqa: A002  # the option's
     """Ask a data set in SQL: its table of records, as the table records.
 
     dataprep sql OUT "select split, count(*) from records group by split". Several sets have names:

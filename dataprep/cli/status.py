@@ -26,7 +26,7 @@ _LINE_SECONDS = 10.0
         json_option("JobStatus"),
     ],
 )
-def command(out: Path, watch: bool, json: bool) -> None:
+def status_command(out: Path, watch: bool, json: bool) -> None:
     """Show the state of the job in OUT: running, dead or finished.
 
     It reads only that directory, so it works from any host, during a run and after it.

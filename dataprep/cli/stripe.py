@@ -41,7 +41,7 @@ def _options() -> list[Option]:
 @click.command(
     "stripe", params=[click.Argument(["directory"], metavar="DIR", type=_DIRECTORY), *_options()]
 )
-def command(directory: Path, **options: Any) -> None:
+def stripe_command(directory: Path, **options: Any) -> None:
     """Set the Lustre layout of DIR, and of directories in it that hold files, before it is filled.
 
     New files get the layout; it is read back, since a site may refuse it without saying so. DIR is

@@ -20,11 +20,11 @@ _DIRECTORY = click.Argument(["directory"], type=click.Path(path_type=Path))
 
 
 @click.group("synthesize")
-def command() -> None:
+def synthesize_command() -> None:
     """Write made-up raw data in the layout of a real data set."""
 
 
-@command.command(
+@synthesize_command.command(
     "imagenet",
     params=[
         _DIRECTORY,
@@ -46,7 +46,7 @@ def _imagenet(directory: Path, **options: Any) -> None:
     _say_done("imagenet", directory, done, f"in {classes}")
 
 
-@command.command(
+@synthesize_command.command(
     "chestxray14",
     params=[
         _DIRECTORY,

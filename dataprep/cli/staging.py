@@ -1,4 +1,4 @@
-"""``dataprep stage``."""
+"""Commands that copy a data set: ``stage``, its batch script (``hook``), and ``push``."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dataprep.api.calls import stage_request
+from dataprep.api.calls import push, stage_request
 from dataprep.api.options import stage_options
-from dataprep.api.parameters import choice, flag
+from dataprep.api.parameters import choice, flag, number, option
 from dataprep.api.progress import Display, Reporter
 from dataprep.cli.help import given
-from dataprep.cli.output import PLACE, hand_on, say, show
+from dataprep.cli.output import PATH, PLACE, hand_on, json_option, say, show
 from dataprep.cli.signals import watched
 from dataprep.errors import NoRoomError, StagingError, UsageError
 from dataprep.system.messages import printable
@@ -70,7 +70,7 @@ class _WithCommand(click.Command):
     ],
 )
 @click.pass_context
-def command(context: click.Context, /, *, source: Path | str | None, **values: Any) -> None:
+def stage_command(context: click.Context, /, *, source: Path | str | None, **values: Any) -> None:
     """Copy a data set to every node's own storage before training starts, and check the copy.
 
     SRC is a directory that dataprep made, or any directory of files; or a data set in a bucket:
@@ -199,8 +199,8 @@ def _wait_to_be_told() -> None:
     """Until the job is over, which `run_on_copy` or the scheduler says."""
     from dataprep.staging.run import READY
 
-    for number in (signal.SIGUSR1, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
+    for ignored in (signal.SIGUSR1, signal.SIGINT, signal.SIGHUP):
+        signal.signal(ignored, signal.SIG_IGN)
     # Blocked for good: the one may be followed by the other.
     told = (signal.SIGTERM, signal.SIGUSR2)
     signal.pthread_sigmask(signal.SIG_BLOCK, told)
@@ -216,3 +216,87 @@ def _find_place(source: Path | str | None, values: Mapping[str, Any]) -> tuple[P
     placement = find_placement()
     place = find_copy(source, values["to"], placement, shared=values["shared"])
     return place, placement.job
+
+
+_SHARED = ("split", "share", "broadcast")
+_COPY_TO = (
+    "Where the copies go on every node. Quote variables of the job: '$TMPDIR/data'. [default: "
+    "as `dataprep stage` chooses]"
+)
+_EPILOG = (
+    "Instead, without SRC: print what a site runs on every node at the end of a job, to clean "
+    "up after jobs that were killed."
+)
+
+
+@click.command(
+    "hook",
+    params=[
+        click.Argument(["scheduler"], type=click.Choice(["slurm", "pbs", "lsf"])),
+        click.Argument(["source"], metavar="[SRC]", required=False, type=PLACE),
+        *(option for option in stage_options() if option.name in _SHARED),
+        option("to", _COPY_TO, metavar="DIR"),
+        number("nodes", "N", "Number of nodes of the job.", default=4),
+        flag("keep", "Keep the copies if the job is stopped, for its requeue to use."),
+        flag("epilog", _EPILOG),
+    ],
+)
+def hook_command(
+    scheduler: str,
+    source: Path | str | None,
+    to: str | None,
+    nodes: int,
+    keep: bool,
+    epilog: bool,
+    **values: Any,
+) -> None:
+    """Print a batch script that stages SRC, trains and cleans up.
+
+    For example: dataprep hook slurm SRC --to '$TMPDIR/data' > train.sh
+
+    Edit the header for your site, and put your training command in the place of the one that lists
+    the staged files.
+    """
+    from dataprep.staging.hooks import render
+    from dataprep.staging.plan import absolute_source
+    from dataprep.staging.request import StageRequest
+
+    if epilog == (source is not None) or (epilog and to is not None):
+        raise UsageError(
+            "give SRC, the directory that the script stages; or --epilog, alone, for all that a "
+            "job staged in scratch"
+        )
+    request = StageRequest(
+        source=absolute_source(source or ""),
+        splits=values["split"],
+        share=values["share"] is not None,
+        broadcast=values["broadcast"] is not None,
+    )
+    hand_on(render(scheduler, None if epilog else request, to=to, nodes=nodes, keep=keep))
+
+
+@click.command(
+    "push",
+    params=[
+        click.Argument(["out"], type=PATH),
+        click.Argument(["to"]),
+        flag("overwrite", "Replace a data set there that this one does not descend from."),
+        flag(
+            "delete_others",
+            "At the end, delete all that is there and that this data set does not name. Who reads "
+            "an older generation of it loses shards.",
+        ),
+        flag("dry_run", "Only say what would be done."),
+        json_option("Pushed"),
+    ],
+)
+def push_command(out: Path, to: str, json: bool, **options: bool) -> None:
+    """Copy a finished data set into a bucket: its files, each checked, and its manifest last.
+
+    TO is s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX; credentials are taken
+    from where the tools of each have them. Without its manifest there is no data set, so what is
+    in the bucket is whole or is none. Killed and started again it uploads what is missing.
+    """
+    with watched("run the same command again to go on") as display:
+        found = push(out, to, progress=display, **options)
+    show(found, json=json)
