@@ -16,7 +16,7 @@ from dataprep.images.decode import to_pixels
 from dataprep.images.pixels import require_size
 from dataprep.images.recipe import MAX_PIXELS
 from dataprep.system.job_limits import usable_cores
-from dataprep.training.permutation import key, uniforms
+from dataprep.training.order import key, uniforms
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

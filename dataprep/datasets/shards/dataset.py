@@ -29,8 +29,8 @@ from dataprep.datasets.base import (
 from dataprep.datasets.lists import ClassList, load_class_list
 from dataprep.datasets.shards.fields import NUMBER, Fields, choose_fields, label_text, name_classes
 from dataprep.datasets.shards.layout import SAMPLES, Kind, find_files, splits_of
-from dataprep.datasets.splits import in_usual_order, split_name
-from dataprep.errors import SourceError, UsageError
+from dataprep.datasets.splits import in_usual_order, parse_split
+from dataprep.errors import SourceError
 from dataprep.system.messages import counted, printable, sized
 from dataprep.tables import Packing, Row, Scanned, Unmatched
 
@@ -134,10 +134,7 @@ class Shards(Dataset):
         super().__init__(**options)
         self.attributes: tuple[Attribute, ...] = ()  # `find` knows
         self._several = False
-        try:
-            self._split = split_name(self.options["split_name"])
-        except ValueError as error:
-            raise UsageError(f"--split_name {printable(options['split_name'])}: {error}") from error
+        self._split = parse_split("split_name", self.options["split_name"])
 
     @property
     def multilabel(self) -> bool:
