@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     )
     from dataprep.api.contents import Contents, inspect
     from dataprep.api.progress import Progress
-    from dataprep.api.questions import sql
-    from dataprep.api.review import Linted, card, lint, report
+    from dataprep.api.review import Linted, card, lint, report, sql
     from dataprep.jobs.dry_run import Plan
     from dataprep.jobs.status import JobStatus
     from dataprep.sealed.diff import Difference
@@ -78,14 +77,13 @@ _WHERE: Final = {
     "Example": "dataprep.sinks.example",
     "JobStatus": "dataprep.jobs.status",
     "Plan": "dataprep.jobs.dry_run",
-    **dict.fromkeys(("Linted", "card", "lint", "report"), "dataprep.api.review"),
+    **dict.fromkeys(("Linted", "card", "lint", "report", "sql"), "dataprep.api.review"),
     "Progress": "dataprep.api.progress",
     "Pushed": "dataprep.staging.push",
     "mix": "dataprep.training.mixture",
     "Records": "dataprep.sealed.records",
     "SealedSet": "dataprep.sealed.set",
     "Verified": "dataprep.sealed.verify",
-    "sql": "dataprep.api.questions",
 }
 
 

@@ -1,1 +1,1 @@
-"""What stands behind ``import dataprep``: its calls, their options, progress and results."""
+"""What stands behind ``import dataprep``: its calls, their options and progress."""

@@ -310,7 +310,7 @@ def compact(
         build_dir=call.values["build_dir"],
         striping=chosen_striping(call.values),
     )
-    from dataprep.jobs.compact import compact
+    from dataprep.jobs.append import compact
     from dataprep_pipelines.run import Launcher
 
     try:
@@ -362,10 +362,10 @@ def verify(
         return found
     if address_of(out):
         return replace(found, remedy="run `dataprep push` again: it replaces bad files")
-    from dataprep.jobs import mending  # late: what is whole needs none of it
+    from dataprep.jobs import clearing  # late: what is whole needs none of it
 
-    gone = mending.discard(place, found) if discard else []
-    return replace(found, remedy=mending.remedy(place), discarded=tuple(gone))
+    gone = clearing.discard(place, found) if discard else []
+    return replace(found, remedy=clearing.remedy(place), discarded=tuple(gone))
 
 
 def push(
@@ -495,12 +495,7 @@ def stage_request(source: StrPath, options: Mapping[str, Any]) -> StageRequest:
 
 
 class _Call:
-    """A call that runs a job: the value of every option, and the engine that they choose.
-
-    Raises:
-        UsageError: an option that there is not, that cannot have this value, or that says nothing
-            to this engine; or the call was made by a process that only imports the caller's script.
-    """
+    """A call that runs a job: the value of every option, and the engine that they choose."""
 
     def __init__(
         self,
@@ -645,11 +640,7 @@ def _engine(
 
 
 def _check_foreign(out: Path) -> None:
-    """Refuse a directory with other people's files: shards among them would be a mess.
-
-    Raises:
-        DatasetError: names one of them.
-    """
+    """Refuse a directory with other people's files: shards among them would be a mess."""
     if any((out / name).exists() for name in _OURS):
         return
     for parent, folders, files in os.walk(out):

@@ -41,6 +41,10 @@ _LEAST_RATE: Final = 100_000  # bytes a second; below, a forgotten unit is likel
 _ALL_CORES: Final = "[default: all cores that this process may use]"
 _QUALITY: Final = "JPEG quality for re-encoded images."
 _COUNTS: Final = "Shards of each split, e.g. train=1024,validation=128, or one number for all."
+_FOLDS: Final = (
+    "Number the images of each split 0 to K-1 for cross-validation, as the attribute fold. "
+    "Folds have about as many of every label each, and no group is in two."
+)
 
 _LUSTRE: Final = ("lustre_stripe", "lustre_pool")
 _OF_SITE: Final = ("bandwidth", "runner", "dask_slurm", *_LUSTRE)
@@ -67,7 +71,7 @@ def prepare_options(dataset: type[Dataset]) -> list[Option]:
         *in_section("Input", [*input_, *own]),
         *in_section("Output", [*output, *_sink("tfrecord"), *_sealing(), _layout("OUT")]),
         *in_section("Images", _images()),
-        *in_section("Order", [*_order(), _folds()]),
+        *in_section("Order", [*_order(), number("folds", "K", _FOLDS, least=2)]),
         *_machine(),
         *_cluster(),
     ]
@@ -305,14 +309,6 @@ def _order() -> list[Option]:
         choice("shuffle", ["stratified", "global", "none"], None, shuffle),
         number("seed", "N", "Random seed of the shuffle.", least=0, default=0),
     ]
-
-
-def _folds() -> Option:
-    text = (
-        "Number the images of each split 0 to K-1 for cross-validation, as the attribute fold. "
-        "Folds have about as many of every label each, and no group is in two."
-    )
-    return number("folds", "K", text, least=2)
 
 
 def _images() -> list[Option]:

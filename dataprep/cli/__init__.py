@@ -1,4 +1,4 @@
-"""The command line: one small module a command; each parses, calls and prints, no more.
+"""The command line: a small module a command, or a few alike; each parses, calls and prints.
 
 Exit codes: 0 done; 1 error; 2 wrong usage; 3 more rejected images than ``--max_bad`` allows; 4 a
 node has too little space for ``dataprep stage``; 5 ``lint --fail_on`` found something; 130,
@@ -62,6 +62,13 @@ _COMMANDS = {
     "synthesize": "Generate a small raw data set to try things with.",
     "verify": "Check a finished data set against its manifest.",
 }
+# Where a command is, if not in a module of its own name.
+_MODULES = {
+    **dict.fromkeys(("compact", "convert", "select"), "sets"),
+    **dict.fromkeys(("card", "lint", "preview", "report"), "review"),
+    **dict.fromkeys(("diff", "verify"), "checks"),
+    **dict.fromkeys(("hook", "push", "stage"), "staging"),
+}
 
 
 class _LazyGroup(click.Group):
@@ -72,7 +79,8 @@ class _LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in _COMMANDS:
-            found: click.Command = importlib.import_module(f"dataprep.cli.{cmd_name}").command
+            module = importlib.import_module(f"dataprep.cli.{_MODULES.get(cmd_name, cmd_name)}")
+            found: click.Command = getattr(module, f"{cmd_name}_command")
         elif cmd_name in _datasets():
             from dataprep.cli.prepare import dataset_command
 
@@ -176,8 +184,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if type(error).__name__ == "NoArgsIsHelpError":  # click has it since 8.2
             say(error.format_message(), err=True)
             return UsageError.exit_code
-        text = f"{_ended(_message(error))} See `{_help(error)}`."
-        return _fail(text.replace("\n", " "), UsageError(), debug=False)
+        return _fail(_message(error).replace("\n", " "), UsageError(), debug=False)
     except click.exceptions.Exit as done:
         return done.exit_code
     except DataprepError as error:
@@ -235,18 +242,10 @@ def _fail(text: str, error: BaseException, debug: bool) -> int:
 
 
 def _message(error: click.ClickException) -> str:
-    """Click's own; of an unknown option, with the one that was probably meant."""
-    context = getattr(error, "ctx", None)
-    if not isinstance(error, click.NoSuchOption) or context is None:
-        return error.format_message()
-    names = [name[2:] for option in context.command.params for name in option.opts]
-    return f"No such option {error.option_name}{meant(error.option_name, names)}"
-
-
-def _ended(text: str) -> str:
-    return text if text.endswith((".", "?")) else f"{text}."
-
-
-def _help(error: click.ClickException) -> str:
-    context = getattr(error, "ctx", None)
-    return f"{context.command_path if context else 'dataprep'} --help"
+    """Click's own, and where help is; of an unknown option, with the one probably meant."""
+    context, text = getattr(error, "ctx", None), error.format_message()
+    if isinstance(error, click.NoSuchOption) and context is not None:
+        names = [name[2:] for option in context.command.params for name in option.opts]
+        text = f"No such option {error.option_name}{meant(error.option_name, names)}"
+    end = "" if text.endswith((".", "?")) else "."
+    return f"{text}{end} See `{context.command_path if context else 'dataprep'} --help`."

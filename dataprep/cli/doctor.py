@@ -111,7 +111,7 @@ class Machine:
 
 @click.command(params=[flag("json", "Print it as JSON; problems has what is wrong.")])
 @click.argument("paths", metavar="[PATH]...", nargs=-1, type=click.Path(path_type=Path))
-def command(paths: Sequence[Path], json: bool) -> None:
+def doctor_command(paths: Sequence[Path], json: bool) -> None:
     """Say what is wrong with this machine, and print what a report of a problem needs.
 
     That is versions, the site's defaults, storage, scheduler and limits. PATH is a directory that

@@ -20,9 +20,28 @@ from dataprep.sinks.example import Example
 from dataprep.system.regular_files import require_regular
 
 _CAFFE = "data.mdb"  # what is in an LMDB directory
+_JSON = (
+    "Print the result as JSON: dataprep.Contents; of a shard, a list of dataprep.Example without "
+    "images; of raw data, dataprep.Plan."
+)
+_SINK = "Format of a SHARD that has no manifest above it."
+_LABELS = (
+    "Print a table of the labels of OUT instead: of each, its images in every split, their share "
+    "of the split in percent and, where there is an attribute patient or patient_id, its patients."
+)
 
 
-def _inspect(
+@click.command(
+    "inspect",
+    params=[
+        click.Argument(["target"], metavar="OUT|SHARD|RAW", type=PLACE),
+        number("records", "N", "Records of a shard to show.", least=0, default=5),
+        option("sink", _SINK, metavar="NAME"),
+        flag("json", _JSON),
+        choice("labels", ("markdown", "csv", "latex"), None, _LABELS),
+    ],
+)
+def inspect_command(
     target: Path | str, records: int, sink: str | None, json: bool, labels: str | None
 ) -> None:
     """Show what is in a data set (OUT), in one of its shards, or in raw data (RAW).
@@ -31,25 +50,20 @@ def _inspect(
     """
     from dataprep.api.contents import inspect
 
-    remote = isinstance(target, str)
-    if not remote and not Path(target).exists():
+    if isinstance(target, Path) and not target.exists():
         raise DatasetError(f"{target}: no such file or directory; name a data set or a shard")
     if labels is not None:
-        from dataprep.api.questions import label_table
+        from dataprep.api.review import label_table
 
         say(*label_table(target, labels))
         return
-    target = Path(target) if not remote else target
     if isinstance(target, str) or (target.is_dir() and not (target / _CAFFE).is_file()):
-        contents = inspect(target)
-        show(contents, json=json)
+        show(inspect(target), json=json)
         return
     shard = target / _CAFFE if target.is_dir() else target
     examples = _first_examples(shard, sink, records)
-    if json:
-        show([_without_image(example) for example in examples], json=True)
-    else:
-        say(*(f"{at}: {describe(example)}" for at, example in enumerate(examples)))
+    lines = (f"{at}: {describe(example)}" for at, example in enumerate(examples))
+    show([_without_image(example) for example in examples], json=json, lines=lines)
 
 
 def _first_examples(shard: Path, sink: str | None, count: int) -> list[Example]:
@@ -87,26 +101,3 @@ def _listed(shard: Path) -> tuple[Sink, list[Path], DatasetInfo] | None:
 def _without_image(example: Example) -> dict[str, Any]:
     shown = {field.name: getattr(example, field.name) for field in fields(example)}
     return {**shown, "encoded": None, "bytes": len(example.encoded)}
-
-
-_JSON = (
-    "Print the result as JSON: dataprep.Contents; of a shard, a list of dataprep.Example without "
-    "images; of raw data, dataprep.Plan."
-)
-_SINK = "Format of a SHARD that has no manifest above it."
-_LABELS = (
-    "Print a table of the labels of OUT instead: of each, its images in every split, their share "
-    "of the split in percent and, where there is an attribute patient or patient_id, its patients."
-)
-command = click.Command(
-    "inspect",
-    params=[
-        click.Argument(["target"], metavar="OUT|SHARD|RAW", type=PLACE),
-        number("records", "N", "Records of a shard to show.", least=0, default=5),
-        option("sink", _SINK, metavar="NAME"),
-        flag("json", _JSON),
-        choice("labels", ("markdown", "csv", "latex"), None, _LABELS),
-    ],
-    callback=_inspect,
-    help=_inspect.__doc__,
-)

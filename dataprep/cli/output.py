@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import fields, is_dataclass
+from json import dumps
 from pathlib import Path
 from typing import Any
 
@@ -49,27 +52,64 @@ def say(*lines: object, err: bool = False) -> None:
         BrokenPipeError: nobody reads stdout any more.
     """
     for line in lines:
-        _print(f"{printable(str(line))}\n", err=err)
+        hand_on(f"{printable(str(line))}\n", err=err)
 
 
-def show(result: object, *, json: bool) -> None:
+def show(result: object, *, json: bool, lines: Iterable[str] | None = None) -> None:
     """Print a result for a person, or field by field for a program.
+
+    Args:
+        lines: for a person; None: the result says them itself.
 
     Raises:
         DataprepError: as `say`.
     """
-    from dataprep.api.results import as_json  # which loads msgspec
+    if lines is None or json:
+        lines = (as_json(result) if json else str(result)).split("\n")
+    say(*lines)
 
-    say(*(as_json(result) if json else str(result)).split("\n"))
+
+def as_json(result: object) -> str:
+    """A result as JSON: an object with its fields, in their order; only printable characters."""
+    lines = dumps(_plain(result), indent=2, ensure_ascii=False).split("\n")
+    return "\n".join(line if line.isprintable() else _escaped(line) for line in lines)
 
 
-def hand_on(text: str) -> None:
+def _escaped(line: str) -> str:
+    return "".join(each if each.isprintable() else dumps(each)[1:-1] for each in line)
+
+
+def _plain(value: object) -> object:
+    import msgspec  # late: most commands print no result
+
+    if isinstance(value, msgspec.Struct):
+        return _plain(msgspec.structs.asdict(value))
+    if is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(inner) for inner in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def hand_on(text: str, *, err: bool = False) -> None:
     """Print what a program takes in, as it is; of what the user said, and of nothing else.
 
     Raises:
         DataprepError: as `say`.
     """
-    _print(text, err=False)
+    try:
+        click.echo(text, nl=False, err=err)  # noqa: TID251  # the one place
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        if err:
+            with suppress(OSError):
+                click.echo(text, nl=False)  # noqa: TID251  # rather there than nowhere
+            return
+        forget_stdout()
+        raise DataprepError(f"stdout cannot be written: {error.strerror or error}") from error
 
 
 def open_streams() -> None:
@@ -85,17 +125,3 @@ def open_streams() -> None:
     sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115  # for the process's life
     sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115  # likewise
     sys.stdout.reconfigure(errors="surrogateescape")  # type: ignore[union-attr]  # a file's
-
-
-def _print(text: str, *, err: bool) -> None:
-    try:
-        click.echo(text, nl=False, err=err)  # noqa: TID251  # the one place
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        if err:
-            with suppress(OSError):
-                click.echo(text, nl=False)  # noqa: TID251  # rather there than nowhere
-            return
-        forget_stdout()
-        raise DataprepError(f"stdout cannot be written: {error.strerror or error}") from error

@@ -14,7 +14,7 @@ _MANY = 1024  # the training shards of formats that are read in any number
 
 
 @click.command()
-def command() -> None:
+def sinks_command() -> None:
     """List the installed formats, with their files and options.
 
     A package adds one with an entry point in the group dataprep.sinks.

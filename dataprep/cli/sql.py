@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -13,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from dataprep.api.parameters import choice
-from dataprep.api.questions import sql
+from dataprep.api.review import comma_separated, sql
 from dataprep.cli.output import say, show
 from dataprep.errors import UsageError
 from dataprep.system.messages import printable
@@ -24,7 +22,15 @@ if TYPE_CHECKING:
 _NAMED: Final = re.compile("([A-Za-z0-9_]+)=(.+)", re.DOTALL)
 
 
-def _sql(sets: tuple[str, ...], query: str, format_: str) -> None:
+@click.command(
+    "sql",
+    params=[
+        click.Argument(["sets"], metavar="OUT|NAME=OUT...", nargs=-1, required=True),
+        click.Argument(["query"], metavar="QUERY"),
+        choice("format", ("table", "csv", "json"), "table", "How to print what is found."),
+    ],
+)
+def sql_command(sets: tuple[str, ...], query: str, format: str) -> None:  # noqa: A002  # the option's
     """Ask a data set in SQL: its table of records, as the table records.
 
     dataprep sql OUT "select split, count(*) from records group by split". Several sets have names:
@@ -32,11 +38,12 @@ def _sql(sets: tuple[str, ...], query: str, format_: str) -> None:
     The SQL is DuckDB's. Only queries are taken, and nothing but these tables is read.
     """
     found = sql(_places(sets), query)
-    if format_ == "json":
+    if format == "json":
         names = found.column_names
         show([dict(zip(names, row, strict=True)) for row in _rows(found)], json=True)
     else:
-        say(*(_aligned(found) if format_ == "table" else _comma_separated(found)))
+        lines = ([*map(_text, row)] for row in (found.column_names, *_rows(found)))
+        say(*(_aligned(found) if format == "table" else comma_separated(lines)))
 
 
 def _places(words: Sequence[str]) -> dict[str, str]:
@@ -87,22 +94,3 @@ def _aligned(table: pa.Table) -> Iterator[str]:
         yield "  ".join(
             text.rjust(width) if right else text.ljust(width) for text, width, right in cells
         ).rstrip()
-
-
-def _comma_separated(table: pa.Table) -> Iterator[str]:
-    for row in (table.column_names, *_rows(table)):
-        line = io.StringIO()
-        csv.writer(line, lineterminator="").writerow(map(_text, row))
-        yield line.getvalue()
-
-
-command = click.Command(
-    "sql",
-    params=[
-        click.Argument(["sets"], metavar="OUT|NAME=OUT...", nargs=-1, required=True),
-        click.Argument(["query"], metavar="QUERY"),
-        choice("format", ("table", "csv", "json"), "table", "How to print what is found."),
-    ],
-    callback=lambda sets, query, format: _sql(sets, query, format),  # noqa: A006  # the option's
-    help=_sql.__doc__,
-)

@@ -18,7 +18,15 @@ _WATCH_SECONDS = 2.0  # on a terminal; workers note how far they are as often
 _LINE_SECONDS = 10.0
 
 
-def _status(out: Path, watch: bool, json: bool) -> None:
+@click.command(
+    "status",
+    params=[
+        click.Argument(["out"], type=PATH),
+        flag("watch", "Refresh until the run ends."),
+        json_option("JobStatus"),
+    ],
+)
+def status_command(out: Path, watch: bool, json: bool) -> None:
     """Show the state of the job in OUT: running, dead or finished.
 
     It reads only that directory, so it works from any host, during a run and after it.
@@ -50,15 +58,3 @@ def _conspicuous(out: Path) -> Iterator[str]:
             for kind, key, container, reason in conspicuous(out / record.rows.path, columns):
                 where = f"{key} in {container}" if kind == "rejected" else key
                 yield f"{kind}: {record.shard.split}: {printable(where)}: {reason}"
-
-
-command = click.Command(
-    "status",
-    params=[
-        click.Argument(["out"], type=PATH),
-        flag("watch", "Refresh until the run ends."),
-        json_option("JobStatus"),
-    ],
-    callback=_status,
-    help=_status.__doc__,
-)

@@ -15,9 +15,33 @@ from dataprep.errors import DatasetError, UsageError
 from dataprep.system.messages import counted
 
 _SHARD = 150_000_000  # what shards are made to be; any size below 1 GiB means the same
+_DIRECTORY = click.Path(path_type=Path, file_okay=False, resolve_path=True)
 
 
-def _stripe(directory: Path, **options: Any) -> None:
+def _options() -> list[Option]:
+    count = (
+        "Stripes a file. auto: 1 for files below 1 GiB and more for larger ones, unless DIR has a "
+        "progressive layout; -1: on all targets."
+    )
+    largest = (
+        "Of the largest file that will be there, e.g. 42GB. [default: that of the files there; "
+        "else a shard's, 150MB]"
+    )
+    kind, metavar = stripes("auto"), "[auto|COUNT]"
+    size = "E.g. 1MiB; a multiple of 64KiB."
+    table = [
+        option("count", count, type=kind, default="auto", metavar=metavar),
+        option("stripe_size", size, type=byte_size(), default="4MiB", metavar="SIZE"),
+        option("file_size", largest, type=byte_size(), metavar="SIZE"),
+        lustre_pool(),
+    ]
+    return with_site_defaults(table)
+
+
+@click.command(
+    "stripe", params=[click.Argument(["directory"], metavar="DIR", type=_DIRECTORY), *_options()]
+)
+def stripe_command(directory: Path, **options: Any) -> None:
     """Set the Lustre layout of DIR, and of directories in it that hold files, before it is filled.
 
     New files get the layout; it is read back, since a site may refuse it without saying so. DIR is
@@ -89,32 +113,3 @@ def _files_in(root: Path) -> dict[Path, int]:
             if file.is_file() and not file.is_symlink():
                 found[file] = file.stat().st_size
     return found
-
-
-def _options() -> list[Option]:
-    count = (
-        "Stripes a file. auto: 1 for files below 1 GiB and more for larger ones, unless DIR has a "
-        "progressive layout; -1: on all targets."
-    )
-    largest = (
-        "Of the largest file that will be there, e.g. 42GB. [default: that of the files there; "
-        "else a shard's, 150MB]"
-    )
-    kind, metavar = stripes("auto"), "[auto|COUNT]"
-    size = "E.g. 1MiB; a multiple of 64KiB."
-    table = [
-        option("count", count, type=kind, default="auto", metavar=metavar),
-        option("stripe_size", size, type=byte_size(), default="4MiB", metavar="SIZE"),
-        option("file_size", largest, type=byte_size(), metavar="SIZE"),
-        lustre_pool(),
-    ]
-    return with_site_defaults(table)
-
-
-_DIRECTORY = click.Path(path_type=Path, file_okay=False, resolve_path=True)
-command = click.Command(
-    "stripe",
-    params=[click.Argument(["directory"], metavar="DIR", type=_DIRECTORY), *_options()],
-    callback=_stripe,
-    help=_stripe.__doc__,
-)

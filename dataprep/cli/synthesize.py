@@ -16,6 +16,22 @@ if TYPE_CHECKING:
     from dataprep.synthesize.files import Written
 
 
+_DIRECTORY = click.Argument(["directory"], type=click.Path(path_type=Path))
+
+
+@click.group("synthesize")
+def synthesize_command() -> None:
+    """Write made-up raw data in the layout of a real data set."""
+
+
+@synthesize_command.command(
+    "imagenet",
+    params=[
+        _DIRECTORY,
+        number("classes", "N", "Classes, of the 1000 official ones.", default=10),
+        number("images_per_class", "N", "Training images in each class.", default=30),
+    ],
+)
 def _imagenet(directory: Path, **options: Any) -> None:
     """Write a made-up ImageNet to DIRECTORY, about 110 KB an image.
 
@@ -30,6 +46,14 @@ def _imagenet(directory: Path, **options: Any) -> None:
     _say_done("imagenet", directory, done, f"in {classes}")
 
 
+@synthesize_command.command(
+    "chestxray14",
+    params=[
+        _DIRECTORY,
+        number("patients", "N", "With 3.6 images each in the mean.", default=60),
+        number("size", "PIXELS", "Pixels a side; the original has 1024.", default=256),
+    ],
+)
 def _chestxray14(directory: Path, **options: Any) -> None:
     """Write a made-up ChestX-ray14 of the NIH to DIRECTORY.
 
@@ -47,35 +71,3 @@ def _say_done(name: str, directory: Path, done: Written, what: str) -> None:
     say(f"wrote {directory}: {counted(done.images, 'image')} {what}, {sized(done.image_bytes)}")
     quoted = shlex.quote(str(directory))
     say("next:", f"  dataprep {name} --raw_data_dir {quoted} --local_scratch_dir OUT")
-
-
-def _directory() -> click.Argument:
-    return click.Argument(["directory"], type=click.Path(path_type=Path))
-
-
-command = click.Group(
-    "synthesize",
-    help="Write made-up raw data in the layout of a real data set.",
-    commands=[
-        click.Command(
-            "imagenet",
-            params=[
-                _directory(),
-                number("classes", "N", "Classes, of the 1000 official ones.", default=10),
-                number("images_per_class", "N", "Training images in each class.", default=30),
-            ],
-            callback=_imagenet,
-            help=_imagenet.__doc__,
-        ),
-        click.Command(
-            "chestxray14",
-            params=[
-                _directory(),
-                number("patients", "N", "With 3.6 images each in the mean.", default=60),
-                number("size", "PIXELS", "Pixels a side; the original has 1024.", default=256),
-            ],
-            callback=_chestxray14,
-            help=_chestxray14.__doc__,
-        ),
-    ],
-)

@@ -14,6 +14,7 @@ from math import ceil
 from typing import Final
 
 from dataprep.errors import UsageError
+from dataprep.system.messages import printable
 from dataprep.tables.cut import StratifiedCut
 
 _USUAL: Final = {
@@ -129,6 +130,18 @@ class Cut:
         if not cases:
             return "$rest", values
         return f"case{cases} else $rest end", {"seed": str(self.seed), **values}
+
+
+def parse_split(option: str, text: str) -> str:
+    """The name of a split, as `split_name`.
+
+    Raises:
+        UsageError: it can be none.
+    """
+    try:
+        return split_name(text)
+    except ValueError as error:
+        raise UsageError(f"--{option} {printable(text)}: {error}") from error
 
 
 def parse_share(option: str, text: str) -> Fraction:

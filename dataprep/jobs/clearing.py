@@ -1,4 +1,4 @@
-"""Deleting what is in the way of a job, and nobody else's files.
+"""Deleting what is in the way of a job, or bad, and nobody else's files; how to have it again.
 
 Only what dataprep made is ever deleted or written over: the directory may hold other people's
 files, even the raw data.
@@ -9,11 +9,11 @@ from __future__ import annotations
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from dataprep.errors import DataprepError, DatasetError
 from dataprep.jobs.commit import read_records
-from dataprep.jobs.lock import Lease, check_held
+from dataprep.jobs.lock import Lease, check_held, locked
 from dataprep.jobs.workspace import Workspace
 from dataprep.plugins import load_sink
 from dataprep.sealed.set import PART, SealedSet, foreign_files, has_part
@@ -27,7 +27,16 @@ from dataprep_schemas.state import StoredJob
 
 if TYPE_CHECKING:
     from dataprep.jobs.job import Job
+    from dataprep.sealed.verify import Verified
     from dataprep.sinks import Layout, Sink
+
+
+STAGED: Final = ".dataprep-stage"
+"""What staging keeps in a copy; see `dataprep.staging.directory`."""
+
+_COPY: Final = (
+    "take it from another copy: `dataprep stage COPY --to NEW` or `dataprep convert COPY --to NEW`"
+)
 
 
 def check_foreign_files(job: Job, *, fresh: bool, going: Collection[Path] = ()) -> None:
@@ -190,3 +199,55 @@ def remove_partial_files(workspace: Workspace, splits: Sequence[str]) -> None:
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
+
+
+def remedy(out: Path) -> str:
+    """How to have the bad files of a data set again, once they are deleted."""
+    if (out / STAGED).is_dir():
+        return "run the same dataprep stage again, with --verify reread: it copies only those"
+    workspace = Workspace(out)
+    if not workspace.private.is_dir():
+        return _COPY
+    stored = read_state(workspace.job, StoredJob)
+    if stored is None:
+        return "run the command that made it with --overwrite, as nothing tells which that was"
+    if stored.generations:
+        return f"it grew by --append, so {_COPY}; or make it anew with --overwrite"
+    again = f"this command again: {stored.command}" if stored.command else "the call again"
+    return f"run {again}; it makes only those anew"
+
+
+def discard(out: Path, found: Verified) -> list[str]:
+    """Delete the bad files that a verification found, and nothing else.
+
+    Files that are not the data set's stay.
+
+    Returns:
+        Their paths.
+
+    Raises:
+        DatasetError: nothing here could have them again; or one is behind a link.
+        LockedError: a run is working here.
+    """
+    workspace, staged = Workspace(out), (out / STAGED).is_dir()
+    stored = read_state(workspace.job, StoredJob)
+    if not staged and (stored is None or stored.generations):
+        raise DatasetError(
+            f"nothing in {out} can make the files anew, so none is deleted; bring them back from a "
+            "copy, or make the data set again with --overwrite"
+        )
+    bad = dict.fromkeys(problem.path for problem in found.problems if not problem.foreign)
+    paths = {name: workspace.path_of(name) for name in bad}
+    if staged:
+        return _delete(paths)
+    workspace.require_own()
+    with locked(workspace) as lease:
+        check_held(lease)
+        return _delete(paths)
+
+
+def _delete(paths: dict[str, Path]) -> list[str]:
+    there = [name for name, path in paths.items() if path.exists() or path.is_symlink()]
+    for name in there:
+        paths[name].unlink()
+    return there

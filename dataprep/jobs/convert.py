@@ -133,12 +133,7 @@ def refuse_damaged(source: SealedSet, found: Verified, doing: str) -> None:
 
 
 def _settled(request: ConvertRequest, sources: Sequence[SealedSet]) -> ConvertRequest:
-    """The request with absolute paths and the recipe that the sources and the format need.
-
-    Raises:
-        UsageError: the format cannot hold what the data sets have.
-        DatasetError: only a part of one is there, or they do not fit together.
-    """
+    """The request with absolute paths and the recipe that the sources and the format need."""
     out = request.out.resolve()
     for source in sources:
         source.require_whole("converted")
@@ -167,10 +162,6 @@ def _plan(
     Returns:
         The job, and its identity. Of a conversion, what the raw data was stays; the format is
         another, and what was done to the images may be.
-
-    Raises:
-        UsageError: the shard counts do not fit, or what is to be taken cannot be told.
-        DatasetError: nothing would be taken, or two images of one name.
     """
     manifest, recipe, sink = sources[0].manifest, request.recipe, request.load_sink()
     info = _info(request, sources)
@@ -233,11 +224,7 @@ def _keep_order(job: Job, manifest: Manifest, database: Database, token: str) ->
 
 
 def _recipe(request: ConvertRequest, sources: Sequence[SealedSet]) -> Recipe | None:
-    """What is asked to be done to the images, as far as the sources and the format allow it.
-
-    Raises:
-        UsageError: the format does not store such images.
-    """
+    """What is asked to be done to the images, as far as the sources and the format allow it."""
     recipe, before = request.recipe, sources[0].manifest.image
     if recipe is None:
         return None
@@ -255,11 +242,7 @@ def _recipe(request: ConvertRequest, sources: Sequence[SealedSet]) -> Recipe | N
 
 
 def _info(request: ConvertRequest, sources: Sequence[SealedSet]) -> DatasetInfo:
-    """What is true of every example that is made.
-
-    Raises:
-        DatasetError: the data sets do not fit together.
-    """
+    """What is true of every example that is made."""
     info, recipe = sources[0].info, request.recipe
     for source in sources[1:]:
         other = source.info
@@ -293,11 +276,7 @@ def _info(request: ConvertRequest, sources: Sequence[SealedSet]) -> DatasetInfo:
 
 
 def _attributes(sources: Sequence[SealedSet]) -> Attributes:
-    """The own columns of all data sets, whose tables are the ones that were sealed.
-
-    Raises:
-        DatasetError: one is another, or damaged; two columns are called alike and are not the same.
-    """
+    """The own columns of all data sets, whose tables are the ones that were sealed."""
     found: dict[str, tuple[str, OwnKind]] = {}
     for source in sources:
         with RecordsTable(source.out, source.manifest.records_table) as table:

@@ -19,7 +19,6 @@ from typing import Final
 from dataprep.errors import ImageError, UsageError
 from dataprep.images import Recipe, kind_of, prepare
 from dataprep.jobs.engine import Engine, Reporter
-from dataprep.jobs.job import Job
 from dataprep.jobs.prepare import RawData, check_places, found, plan, scan
 from dataprep.jobs.raw_images import RawImages
 from dataprep.jobs.request import MaxBad, Request, absolute
@@ -223,7 +222,22 @@ def _planned(raw: RawData, lines: Sequence[str], cores: int) -> Plan:
             sink=request.sink,
             rule="",
             found=tuple(lines),
-            splits=_splits(job, sizes, raw.found.official_counts, ratio),
+            splits={
+                split.name: PlannedSplit(
+                    images=split.images,
+                    bytes=split.source_bytes,
+                    official=raw.found.official_counts.get(split.name),
+                    class_images=sizes.get(split.name, {}),
+                    shuffle=split.shuffle,
+                    shards=split.shards,
+                    images_per_shard=(
+                        split.images // split.shards,
+                        -(-split.images // split.shards),
+                    ),
+                    shard_bytes=job.estimate_bytes(split.shard_names(), ratio) // split.shards,
+                )
+                for split in job.splits
+            },
             classes=tuple(summary.classes),
             left_out={
                 "ignored": summary.ignored[0],
@@ -238,24 +252,6 @@ def _planned(raw: RawData, lines: Sequence[str], cores: int) -> Plan:
             cores=cores,
             seconds=total / (sample.images_per_second * cores),
         )
-
-
-def _splits(
-    job: Job, sizes: Mapping[str, Mapping[str, int]], official: Mapping[str, int], ratio: float
-) -> dict[str, PlannedSplit]:
-    return {
-        split.name: PlannedSplit(
-            images=split.images,
-            bytes=split.source_bytes,
-            official=official.get(split.name),
-            class_images=sizes.get(split.name, {}),
-            shuffle=split.shuffle,
-            shards=split.shards,
-            images_per_shard=(split.images // split.shards, -(-split.images // split.shards)),
-            shard_bytes=job.estimate_bytes(split.shard_names(), ratio) // split.shards,
-        )
-        for split in job.splits
-    }
 
 
 def _refused(summary: ScanSummary, max_bad: MaxBad) -> str:

@@ -167,6 +167,8 @@ def exchange(
 
 def _join(grown: SealedSet, made: SealedSet) -> WrittenRecords:
     """Write the table of records of both, in the place of the new one's."""
+    import pyarrow.compute as pc
+
     from dataprep_schemas.tables import schema_of
 
     manifest, new, inside = grown.manifest, made.manifest, Workspace(made.out)
@@ -189,7 +191,10 @@ def _join(grown: SealedSet, made: SealedSet) -> WrittenRecords:
             ),
             # What no shard of either was to have is known of anew.
             rest=chain(
-                _rejected(before, manifest),
+                (
+                    rows.filter(pc.equal(rows["status"], "rejected"))
+                    for rows in before.between(manifest.totals.records)
+                ),
                 _shifted(behind.between(new.totals.records), counts),
             ),
             rows=manifest.records_table.rows + new.records_table.rows,
@@ -203,14 +208,6 @@ def _stored(table: RecordsTable, manifest: Manifest, split: str) -> Iterator[pa.
     if split in manifest.splits:
         start = first_rows(manifest)[split][0]
         yield from table.between(start, start + manifest.splits[split].records)
-
-
-def _rejected(table: RecordsTable, manifest: Manifest) -> Iterator[pa.Table]:
-    """Rows of the images that a shard was to have."""
-    import pyarrow.compute as pc
-
-    for rows in table.between(manifest.totals.records):
-        yield rows.filter(pc.equal(rows["status"], "rejected"))
 
 
 def _shifted(tables: Iterable[pa.Table], counts: Mapping[str, int]) -> Iterator[pa.Table]:
@@ -256,7 +253,10 @@ def finish_merge(workspace: Workspace, lease: Lease) -> bool:
     for directory in {out / above for name in names for above in Path(name).parents}:
         if directory.exists():
             sync_directory(directory)
-    _remove_empty(out, {path.parent for path in (*gone, *(source for source, _ in pairs))})
+    # Formats whose shards are directories leave those under their old names.
+    for directory in sorted({path.parent for path in (*gone, *(source for source, _ in pairs))}):
+        if directory != out and directory.is_dir() and not any(directory.iterdir()):
+            directory.rmdir()
     store_grown(workspace, journal.manifest)
     publish_manifest(workspace, lease, encode(journal.manifest))
     for private in (workspace.commits, workspace.order, workspace.generation):
@@ -274,9 +274,6 @@ def _checked_journal(
     """What the journal says: pairs of present and new paths, and old files.
 
     New paths are the manifest's, and old ones what the format calls shards of its splits.
-
-    Raises:
-        DatasetError: it says something that no run writes down.
     """
     added, manifest = Workspace(workspace.generation), journal.manifest
     place = f"{added.out.relative_to(workspace.out).as_posix()}/"
@@ -307,10 +304,3 @@ def _is_shard(name: str, sink: Sink, splits: Collection[str], layout: Layout) ->
     return any(
         shard.split in splits and name in map(str, sink.paths(shard, layout)) for shard in shards
     )
-
-
-def _remove_empty(out: Path, directories: Iterable[Path]) -> None:
-    """Formats whose shards are directories leave those under their old names."""
-    for directory in sorted(directories):
-        if directory != out and directory.is_dir() and not any(directory.iterdir()):
-            directory.rmdir()

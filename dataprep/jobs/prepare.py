@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from dataprep.datasets import Dataset, Found, close_archives
 from dataprep.errors import DatasetError, SinkError, UsageError
 from dataprep.images.dicom import BURNED_IN
-from dataprep.jobs.assigned import config_of, settle_cut
 from dataprep.jobs.commit import finished_shard
 from dataprep.jobs.engine import Engine, Reporter, Workers, working
 from dataprep.jobs.identity import claim, claim_generation, is_other_job, other_versions
@@ -23,7 +22,7 @@ from dataprep.jobs.index_parts import (
     has_part,
     shared_index_directory,
 )
-from dataprep.jobs.job import Job, SplitJob, describe_splits, kept_info, split_job
+from dataprep.jobs.job import Job, describe_splits, kept_info, split_job
 from dataprep.jobs.raw_images import STORED_WITH_8_BITS, RawImages
 from dataprep.jobs.request import Request, absolute, check_splits, describe_examples, settle
 from dataprep.jobs.seal import check_rejected, seal
@@ -33,13 +32,14 @@ from dataprep.plugins import load_dataset
 from dataprep.remote.raw import laid_out
 from dataprep.remote.store import address_of
 from dataprep.sealed.set import SealedSet
-from dataprep.system.messages import counted, sized, some_of
-from dataprep.system.state_files import digest_of
-from dataprep.tables.records import SHALLOWER, RecordsTable, count_reasons
+from dataprep.system.durable_files import partial_path, rename
+from dataprep.system.messages import counted, printable, refusal, sized, some_of
+from dataprep.system.state_files import digest_of, file_sha256
+from dataprep.tables.records import NAME, SHALLOWER, RecordsTable, check_sealed, count_reasons
 from dataprep_schemas.manifest import Excluded, Identity
 from dataprep_schemas.tables import CAPTIONS
 
-if TYPE_CHECKING:  # they load a database, which a run that has nothing to order need not
+if TYPE_CHECKING:
     from dataprep.tables.images import Images
     from dataprep_schemas.state import ScanSummary
 
@@ -168,10 +168,15 @@ def make(raw: RawData, request: Request, grown: SealedSet | None) -> SealedSet |
             if other := other_versions(grown, identity):
                 report(other)
             claim_generation(job, identity, units)
+        # Of what shapes the order: the job's identity, which is the same for every raw layout, and
+        # what the index was made from, since the order says where the bytes are.
         token = digest_of([identity, units])
         if splits := job.unordered(token):
             workers.get_ready(job)
-            _order(job, request, images, splits, token)
+            from dataprep.tables.order import order_columns  # while others get ready
+
+            _choose(job, request, images)
+            job.shuffle(splits, token, images.database, order_columns(images), request.seed)
         for text in source.describe_depth(job):
             report(text)
     lost = parts.without_copies()
@@ -211,11 +216,7 @@ def scan(raw: RawData, index: Path, *, trust: bool) -> IndexParts:
 
 
 def _check_room(index: Path, found: Found) -> None:
-    """Refuse, before the first byte, copies of images that the disk has no room for.
-
-    Raises:
-        SinkError: names the place.
-    """
+    """Refuse, before the first byte, copies of images that the disk has no room for."""
     there = sum(path.stat().st_size for path in index.glob("*.images"))
     free, needed = shutil.disk_usage(index.parent).free, found.copied - there
     if needed > free:
@@ -285,22 +286,6 @@ def plan(
     )
 
 
-def _order(
-    job: Job, request: Request, images: Images, splits: Sequence[SplitJob], token: str
-) -> None:
-    """Shuffle the images.
-
-    Args:
-        splits: those that are not in order.
-        token: of what shapes the order: the job's identity, which is the same for every raw
-            layout, and what the index was made from, since the order says where the bytes are.
-    """
-    from dataprep.tables.order import order_columns
-
-    _choose(job, request, images)
-    job.shuffle(splits, token, images.database, order_columns(images), request.seed)
-
-
 def _choose(job: Job, request: Request, images: Images) -> None:
     images.choose(
         [split.name for split in job.splits],
@@ -338,3 +323,49 @@ def _report_changes(
         f"{request.out} is a finished data set, and of those there this gives {said}; what keeps "
         f"them: {', '.join([*keeps, '--append'])}"
     )
+
+
+def settle_cut(request: Request, dataset: Dataset) -> None:
+    """Make the data set's cut name a table to read, and its digest; hold OUT.
+
+    Of OUT itself a copy is kept there, since a run that deletes the table may be killed, and must
+    find it when it is run again.
+
+    Raises:
+        DatasetError: there is no sealed set, or its table is damaged.
+        UsageError: a table cannot be read.
+    """
+    cut = dataset.cut
+    if cut is None or cut.kept is None:
+        return
+    table = cut.kept
+    if table.is_dir():
+        workspace = Workspace(request.out)
+        own = table.resolve() == request.out.resolve()
+        again = request.overwrite and workspace.manifest.exists()
+        if own and workspace.kept_splits.exists() and not again:
+            table = workspace.kept_splits
+        else:
+            check_sealed(table / NAME, SealedSet.read(table).manifest.records_table)
+            table = table / NAME
+            if own:
+                temporary = partial_path(workspace.kept_splits)
+                try:
+                    shutil.copyfile(table, temporary)
+                    rename(temporary, workspace.kept_splits)
+                finally:
+                    temporary.unlink(missing_ok=True)
+                table = workspace.kept_splits
+    try:
+        dataset.cut = replace(cut, kept=table, digest=file_sha256(table))
+    except OSError as error:
+        raise UsageError(
+            f"--splits_from {printable(str(table))} cannot be read ({refusal(error)}); check the "
+            "path"
+        ) from error
+
+
+def config_of(dataset: Dataset) -> dict[str, str]:
+    """The options that shape the data set: its own, and a digest of what is assigned."""
+    digest = "" if dataset.cut is None else dataset.cut.digest
+    return {**dataset.config(), **({"splits_from": digest} if digest else {})}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -73,6 +74,9 @@ class _Row(NamedTuple):
             return False
         boxes = self.kept[KEPT_COLUMNS.index("boxes")] or ()
         return not example.boxes or np.asarray(example.boxes, np.float32).tolist() == boxes
+
+
+_Changed: TypeAlias = tuple[_Row, Example | None, Prepared | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +153,9 @@ class SealedImages:
     def check_rejected(self, job: Job, records: Iterable[CommitRecord]) -> None:
         """Nothing else can have become of them."""
 
-    def _change(self, job: Job) -> _Change:
-        return _Change(self.recipe, job.sink.pixels, job.info.colorspace, self.max_pixels)
+    def _change(self, job: Job) -> Callable[[tuple[_Row, Example | None]], _Changed]:
+        """What is done to each example; pickled into other processes."""
+        return partial(_changed, self.recipe, job.sink.pixels, job.info.colorspace, self.max_pixels)
 
 
 class _OpenSets(ExitStack):
@@ -263,51 +268,43 @@ def _rows(table: pa.Table, own: list[str]) -> list[_Row]:
     return rows
 
 
-@dataclass(frozen=True, slots=True)
-class _Change:
-    """What is done to each example; pickled into other processes.
+def _changed(
+    recipe: Recipe | None,
+    pixels: bool,
+    colorspace: str,
+    max_pixels: int,
+    found: tuple[_Row, Example | None],
+) -> _Changed:
+    """The example as it is stored, and, of a recipe, what was made of its image.
 
-    Attributes:
+    Args:
         pixels: whether the format stores arrays of pixels.
         colorspace: of what a recipe makes.
     """
-
-    recipe: Recipe | None
-    pixels: bool
-    colorspace: str
-    max_pixels: int
-
-    def __call__(
-        self, found: tuple[_Row, Example | None]
-    ) -> tuple[_Row, Example | None, Prepared | None]:
-        """The example as it is stored, and, of a recipe, what was made of its image."""
-        row, example = found
-        if example is None:
-            return row, None, None
-        if self.recipe is not None:
-            return row, *self._prepared(example, self.recipe)
-        if self.pixels and example.format != "RAW":
-            encoded = pixels_of(example, self.max_pixels).tobytes()
+    row, example = found
+    if example is None:
+        return row, None, None
+    if recipe is None:
+        if pixels and example.format != "RAW":
+            encoded = pixels_of(example, max_pixels).tobytes()
             return row, replace(example, encoded=encoded, format="RAW"), None
-        return row, example if self.pixels else _as_file(example), None
-
-    def _prepared(self, example: Example, recipe: Recipe) -> tuple[Example, Prepared]:
-        try:
-            image = prepare(_as_file(example).encoded, recipe)
-        except ImageError as error:
-            raise SinkError(f"{printable(example.key)} cannot be converted: {error}") from error
-        boxes, box_labels = image.moved(example.boxes, example.box_labels)
-        changed = replace(
-            example,
-            encoded=image.data,
-            format=image.format,
-            height=image.height,
-            width=image.width,
-            colorspace=self.colorspace,
-            boxes=boxes,
-            box_labels=box_labels,
-        )
-        return changed, image
+        return row, example if pixels else _as_file(example), None
+    try:
+        image = prepare(_as_file(example).encoded, recipe)
+    except ImageError as error:
+        raise SinkError(f"{printable(example.key)} cannot be converted: {error}") from error
+    boxes, box_labels = image.moved(example.boxes, example.box_labels)
+    changed = replace(
+        example,
+        encoded=image.data,
+        format=image.format,
+        height=image.height,
+        width=image.width,
+        colorspace=colorspace,
+        boxes=boxes,
+        box_labels=box_labels,
+    )
+    return row, changed, image
 
 
 def _as_file(example: Example) -> Example:

@@ -62,8 +62,13 @@ def take(
     names = [name for name, _ in info.classes]
     tables.take(database, chosen, names, several=len(sources) > 1)
     splits = tables.splits(database)
-    for split in splits:
-        _check_split(split, chosen.split_by or "split")
+    for name in splits:
+        if not is_split(name):
+            cell = "an empty cell" if name is None else printable(name)
+            raise UsageError(
+                f"--split_by {chosen.split_by or 'split'}: {cell!r} is no name of a split; leave "
+                "those images out with --where, or choose another column"
+            )
     number_label_sets(database, splits, names, multilabel=info.multilabel)
     seed = manifest.seed if request.seed is None else request.seed
     tables.sample(database, chosen, splits, seed)
@@ -92,18 +97,14 @@ def take(
             for name in found
         },
         classes_sha256=digest_of(info.classes),
-        unmatched=_unmatched(sources),
+        unmatched=replace(
+            manifest.unmatched,
+            missing=sum(source.manifest.unmatched.missing for source in sources),
+            unlisted=sum(source.manifest.unmatched.unlisted for source in sources),
+        ),
         excluded=left_out,
         input=found,
     )
-
-
-def _check_split(name: str | None, split_by: str) -> None:
-    if not is_split(name):
-        raise UsageError(
-            f"--split_by {split_by}: {'an empty cell' if name is None else printable(name)!r} is "
-            "no name of a split; leave those images out with --where, or choose another column"
-        )
 
 
 def _both(before: Excluded | None, more: Excluded) -> Excluded:
@@ -112,12 +113,6 @@ def _both(before: Excluded | None, more: Excluded) -> Excluded:
         return Excluded(more.images, more.digest)
     digest = f"{int(before.digest, 16) ^ int(more.digest, 16):032x}"
     return Excluded(before.images + more.images, digest)
-
-
-def _unmatched(sources: Sequence[SealedSet]) -> Unmatched:
-    every = [source.manifest.unmatched for source in sources]
-    missing, unlisted = sum(it.missing for it in every), sum(it.unlisted for it in every)
-    return replace(every[0], missing=missing, unlisted=unlisted)
 
 
 def lineage(

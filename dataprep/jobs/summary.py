@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
@@ -133,7 +133,7 @@ def summarize(
     check_groups(images.database, dataset.group)
     if grown is not None:
         check_kept(images.database, sizes=request.recipe.keeps_bytes)
-        if images.summaries_of("kept") != grown.manifest.input:
+        if images.summaries("kept") != grown.manifest.input:
             raise SourceError(
                 f"images of {grown.out} have another size, or other labels, boxes, captions or "
                 "attributes than when it was made; --append only adds: bring back what was there, "
@@ -177,9 +177,6 @@ def _classes_of_all(
     Args:
         splits: those that there are now; a data set grows in the splits that it has.
         listed: whether a list says which classes there are; then it must say the same.
-
-    Raises:
-        DatasetError: there are others, where there must not.
     """
     before, known = grown.manifest.classes, grown.manifest.splits
     if {*splits} != {*known}:
@@ -283,12 +280,10 @@ def report_summary(
 
 def _unmatched(found: Unmatched) -> list[tuple[str, str]]:
     """How many of what, and a few names, of the kinds of which there are any."""
-    first, missing, unlisted = found.first, found.missing, found.unlisted
-    said = []
-    if missing:
-        names = ", ".join(first.get("missing", ()))
-        said.append((f"{counted(missing, 'image')} listed but not there", names))
-    if unlisted:
-        names = ", ".join(first.get("unlisted", ()))
-        said.append((f"{counted(unlisted, 'image')} there but not listed", names))
-    return said
+    kinds: dict[Literal["missing", "unlisted"], str]
+    kinds = {"missing": "listed but not there", "unlisted": "there but not listed"}
+    return [
+        (f"{counted(number, 'image')} {what}", ", ".join(found.first.get(kind, ())))
+        for kind, what in kinds.items()
+        if (number := getattr(found, kind))
+    ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import repeat
+from itertools import accumulate, repeat
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
@@ -27,6 +27,14 @@ ATTRIBUTE: Final = re.compile("[A-Za-z0-9_]{1,255}")
 
 _LEADS_OUT: Final = r"^/|(^|/)\.\.(/|$)|\x00"
 _NO_NAME: Final = r"[/\x00]"
+# What a row's packing says behind its kind, by the names of the columns.
+_PACKINGS: Final[Mapping[str, tuple[str, ...]]] = {
+    "stored": ("crc32",),
+    "deflate": ("packed_size", "crc32"),
+    "recordio": ("packed_size",),
+    "gzip": ("restarts",),
+    "copy": ("restarts",),
+}
 _SIDES: Final = ("xmin", "ymin", "xmax", "ymax")
 _CAPTIONS: Final = (CAPTIONS[0], pa.list_(pa.string()))
 
@@ -50,10 +58,15 @@ def index_tables(
             yield _table(schema, len(rows), _row_columns(split, rows, classes, attributes))
     if scanned.members:
         members = sorted(scanned.members, key=attrgetter("key"))
-        yield _table(schema, len(members), _member_columns(members))
+        columns: dict[str, Any] = {
+            "status": pa.repeat("member", len(members)),
+            **_place_columns(members),
+            "alias": [member.alias or None for member in members],
+        }
+        yield _table(schema, len(members), columns)
     if scanned.unmatched:
         unmatched = scanned.unmatched
-        columns: dict[str, Any] = {
+        columns = {
             "status": [entry.kind for entry in unmatched],
             "split": [entry.split or None for entry in unmatched],
             "key": [entry.name for entry in unmatched],
@@ -157,7 +170,10 @@ def order_rows(table: pa.Table) -> Iterator[Row]:
         Row,
         *map(column, ("key", "container", "offset", "size", "modified")),
         _lists(table.column("labels")),
-        (_restored_boxes(boxes) for boxes in column("boxes")),
+        (
+            tuple(tuple(map(box.__getitem__, _SIDES)) for box in boxes or ())
+            for boxes in column("boxes")
+        ),
         (tuple(labels or ()) for labels in column("box_labels")),
         _attributes(size, own),
         repeat("", size),
@@ -226,14 +242,6 @@ def _row_columns(
     return columns
 
 
-def _member_columns(members: Sequence[Member]) -> dict[str, Any]:
-    return {
-        "status": pa.repeat("member", len(members)),
-        **_place_columns(members),
-        "alias": [member.alias or None for member in members],
-    }
-
-
 def _place_columns(rows: Sequence[Row] | Sequence[Member]) -> dict[str, Any]:
     """Where images are: the same of rows and members."""
     columns: dict[str, Any] = {
@@ -245,20 +253,18 @@ def _place_columns(rows: Sequence[Row] | Sequence[Member]) -> dict[str, Any]:
         "container_mtime": [row.container_mtime or None for row in rows],
     }
     if any(row.packing for row in rows):
-        unpacked = [_unpacked(row.packing) for row in rows]
-        names = ("packing", "packed_size", "crc32", "restarts")
-        columns |= dict(zip(names, zip(*unpacked, strict=True), strict=True))
+        said = [row.packing and _said(*row.packing) for row in rows]
+        for name in ("packing", "packed_size", "crc32", "restarts"):
+            columns[name] = [each.get(name) if each else None for each in said]
     return columns
 
 
 def _named_labels(labels: Sequence[tuple[int, ...]], classes: Sequence[str]) -> pa.Array:
     """Labels by name: a list of strings a row."""
-    ends = [0]
-    for some in labels:
-        ends.append(ends[-1] + len(some))
+    ends = accumulate(map(len, labels), initial=0)
     # Not taken from an array of all classes: to make that for ten images takes longer than they do.
     names = pa.array([classes[label] for some in labels for label in some], pa.string())
-    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), names)
+    return pa.ListArray.from_arrays(pa.array([*ends], pa.int32()), names)
 
 
 def _lists(column: pa.ChunkedArray) -> Iterator[tuple[int, ...]]:
@@ -283,37 +289,25 @@ def _attributes(size: int, columns: Mapping[str, Iterable[Any]]) -> Iterator[dic
     )
 
 
-def _restored_boxes(boxes: Sequence[Mapping[str, float]] | None) -> tuple[Box, ...]:
-    return tuple((box["xmin"], box["ymin"], box["xmax"], box["ymax"]) for box in boxes or ())
-
-
 def _boxes(boxes: Sequence[Box]) -> list[dict[str, float]] | None:
     return [dict(zip(_SIDES, box, strict=True)) for box in boxes] or None
 
 
-def _unpacked(packing: Packing) -> tuple[Any, Any, Any, Any]:
-    """Packing, packed size, CRC-32 and file of the index of a row."""
-    if not packing:
-        return None, None, None, None
-    kind, *rest = packing
-    if kind == "stored":
-        return kind, None, rest[0], None
-    if kind in ("gzip", "copy"):
-        return kind, None, None, rest[0]
-    return kind, rest[0], rest[1] if kind == "deflate" else None, None
+def _said(kind: Any, *values: Any) -> dict[str, Any]:
+    """A packing as columns."""
+    return dict(zip(_PACKINGS[kind], values, strict=True), packing=kind)
 
 
 def _packing(kind: str | None, size: int | None, crc: int | None, restarts: str | None) -> Packing:
-    """The inverse of `_unpacked`."""
+    """The inverse of `_said`."""
     if kind is None:
         return ()
-    known: dict[str, tuple[Value | None, ...]]
-    known = {"stored": (crc,), "deflate": (size, crc), "recordio": (size,)}
-    known |= {"gzip": (restarts,), "copy": (restarts,)}
-    values = tuple(value for value in known.get(kind, ()) if value is not None)
-    if not values or len(values) < len(known[kind]):
+    columns = {"packed_size": size, "crc32": crc, "restarts": restarts}
+    values = [columns[name] for name in _PACKINGS.get(kind, ())]
+    known = [value for value in values if value is not None]
+    if not known or len(known) < len(values):
         raise _forged(f"a packing {kind!r}")
-    return kind, *values
+    return kind, *known
 
 
 def _check_places(table: pa.Table) -> None:

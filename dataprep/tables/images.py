@@ -397,12 +397,8 @@ class Images(AbstractContextManager["Images"]):
             sizes.setdefault(split, {})[name] = number
         return sizes
 
-    def summaries(self) -> dict[str, Input]:
-        """Of each split that is chosen: images, their bytes, a digest of what shapes the output."""
-        return self.summaries_of("chosen")
-
-    def summaries_of(self, table: str) -> dict[str, Input]:
-        """The same of a table like ``chosen``: of ``kept``, say."""
+    def summaries(self, table: str = "chosen") -> dict[str, Input]:
+        """Of each split of a table: images, their bytes, a digest of what shapes the output."""
         own = map(column_list, ([name] for name in self.attributes))
         attributes = "".join(f", chr(0), {name}::varchar" for name in own)
         found = self.rows(_SUMMARY.format(table=table, attributes=attributes))

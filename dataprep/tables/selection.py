@@ -206,11 +206,7 @@ def _take(database: Database, chosen: Selection) -> None:
 
 
 def _check_relabelled(database: Database, path: Path) -> None:
-    """Every line of the file is about one image.
-
-    Raises:
-        UsageError: names some that are not.
-    """
+    """Every line of the file is about one image."""
     found = rows(
         database,
         "select wanted.key, count(relabelled.key) from wanted left join relabelled "
@@ -232,11 +228,7 @@ _WANTED: Final = pa.schema(
 
 
 def _read_labels(path: Path, known: Sequence[str]) -> pa.Table:
-    """The lines of a CSV with the columns key, label or labels, and perhaps split.
-
-    Raises:
-        UsageError: it cannot be read, or names a class that there is not.
-    """
+    """The lines of a CSV with the columns key, label or labels, and perhaps split."""
     classes, found = {*known}, []
     try:
         lines = csv.reader(io.StringIO(read_regular(path).decode("utf-8-sig"), newline=""))

@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_args
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Literal,
+    SupportsIndex,
+    TypedDict,
+    Unpack,
+    get_args,
+    overload,
+)
 
 import numpy as np
 
 from dataprep.errors import UsageError
+from dataprep.sinks.example import Example
 from dataprep.training.order import InBlocks, InOrder, InProportion, Order, Shuffled, Weighted
 from dataprep.training.sampler import Ahead, Leftover, Sampler, this_process
 from dataprep.training.source import Source
@@ -16,11 +27,12 @@ from dataprep.training.source import Source
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from dataprep.training.grain import GrainSource
     from dataprep.training.loader import Framework, Loader
     from dataprep.training.torch import TorchDataset
 
 Shuffle = Literal["global", "blocks", "none"]
+
+_TOGETHER: Final = 256  # numbers that are computed at once, as Grain asks for one after another
 
 
 class OrderOptions(TypedDict, total=False):
@@ -228,9 +240,24 @@ class Examples(Source):
         Raises:
             ImportError: TensorFlow is not installed.
         """
-        from dataprep.training.tensorflow import batches
+        import tensorflow as tf  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
-        return batches(self, sampler)
+        labels = self.labels
+
+        # The numbers come from the sampler; the bytes are read by several threads of TensorFlow's.
+        def read(chosen: Any) -> tuple[Any, Any]:
+            return np.array(self.encoded(chosen.tolist()), object), labels[chosen]
+
+        def batch(chosen: Any) -> tuple[Any, Any]:
+            encoded, found = tf.numpy_function(read, [chosen], (tf.string, tf.int64))
+            encoded.set_shape((None,))
+            found.set_shape((None, *labels.shape[1:]))
+            return encoded, found
+
+        numbers = tf.TensorSpec((None,), tf.int64)
+        chosen = tf.data.Dataset.from_generator(lambda: iter(sampler), output_signature=numbers)
+        read_ahead = {"num_parallel_calls": tf.data.AUTOTUNE, "deterministic": True}
+        return chosen.map(batch, **read_ahead).prefetch(tf.data.AUTOTUNE)
 
     def to_grain(self, sampler: Sampler) -> GrainSource:
         """A random-access source for Grain: what is left of this rank's samples in this epoch.
@@ -238,9 +265,41 @@ class Examples(Source):
         ``grain.MapDataset.source(records.to_grain(sampler))``, neither shuffled nor sharded there.
         Loop over ``sampler.track(...)`` of its batches, which have the sampler's size.
         """
-        from dataprep.training.grain import GrainSource
-
         return GrainSource(self, sampler)
+
+
+class GrainSource(Sequence[Example]):
+    """What is left of a rank's samples in an epoch, by their place among them.
+
+    Args:
+        examples: of which.
+        sampler: which of them, in which order; what it counts later changes nothing here.
+    """
+
+    def __init__(self, examples: Source, sampler: Sampler) -> None:
+        self._examples, self._sampler = examples, sampler
+        self._epoch, self._positions = sampler.rest()
+        self._known: tuple[int, list[int]] = (-1, [])
+
+    def __len__(self) -> int:
+        """How many samples there are."""
+        return len(self._positions)
+
+    @overload
+    def __getitem__(self, place: SupportsIndex) -> Example: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Example]: ...
+    def __getitem__(self, place: SupportsIndex | slice) -> Example | Sequence[Example]:
+        """The sample that is so many behind the next."""
+        if isinstance(place, slice):
+            return [self[at] for at in range(len(self))[place]]
+        chunk, at = divmod(range(len(self))[place], _TOGETHER)
+        known = self._known
+        if known[0] != chunk:  # one assignment: other threads see the old or the new
+            start = chunk * _TOGETHER
+            positions = self._positions[start : start + _TOGETHER]
+            known = self._known = chunk, self._sampler.numbers(self._epoch, positions)
+        return self._examples[known[1][at]]
 
 
 def _weights(given: ArrayLike, count: int) -> NDArray[np.float64]:

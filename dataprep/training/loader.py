@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from dataprep.images.decode import to_pixels
 from dataprep.images.pixels import require_size
 from dataprep.images.recipe import MAX_PIXELS
 from dataprep.system.job_limits import usable_cores
-from dataprep.training.permutation import key, uniforms
+from dataprep.training.order import key, uniforms
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,6 +25,9 @@ if TYPE_CHECKING:
     from dataprep.training.source import Source
 
 Framework = Literal["torch", "numpy", "jax"]
+
+_Begun: TypeAlias = "tuple[Numbers, Callable[[int], Any], Sequence[Future[None]]]"
+"""A batch that is being made: what of, what gives its images when it is, and who makes it."""
 
 _PARTS: Final = 2  # of a batch, for each thread: the last ones to finish are small
 
@@ -138,7 +140,7 @@ class Loader:
         futures = [
             pool.submit(self._fill, numbers[part], drawn[part], places[part]) for part in parts
         ]
-        return _Begun(numbers, given, futures)
+        return numbers, given, futures
 
     def _fill(
         self, numbers: Sequence[int], drawn: Sequence[Sequence[float]], places: NDArray[np.uint8]
@@ -159,10 +161,10 @@ class Loader:
                 raise SinkError(f"{examples.place_of(number)}: {error}") from error
 
     def _finish(self, begun: _Begun) -> Batch:
-        for future in begun.futures:
+        numbers, given, futures = begun
+        for future in futures:
             future.result()
-        numbers = begun.numbers
-        images = begun.given(len(numbers))
+        images = given(len(numbers))
         if self._transform is not None:
             images = self._transform(images)
         batch = Batch((images, self._memory.of_labels(self._labels[numbers])))
@@ -171,15 +173,6 @@ class Loader:
             batch.captions = [texts or [] for texts in self._captions.take(numbers).to_pylist()]
         batch.position = np.array([(numbers.epoch, at) for at in numbers.positions], np.int64)
         return batch
-
-
-@dataclass(frozen=True, slots=True)
-class _Begun:
-    """A batch that is being made."""
-
-    numbers: Numbers
-    given: Callable[[int], Any]
-    futures: Sequence[Future[None]]
 
 
 def _size(examples: Source, size: int | tuple[int, int] | None) -> tuple[int, int]:

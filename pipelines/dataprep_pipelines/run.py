@@ -1,14 +1,15 @@
 """How a job runs on Beam: what changed is scanned, and shards are written, in rounds.
 
 A shard that fails does not stop the others, on any engine: what fails for a passing reason, a file
-system that hiccups or a bad node, succeeds in a later round, perhaps elsewhere.
+system that hiccups or a bad node, succeeds in a later round, perhaps elsewhere. What the launcher
+sees of it comes from commit records, never from Beam's metrics: the same on every engine.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -18,7 +19,7 @@ from pathlib import Path
 from dataprep.datasets import Dataset, ScanUnit
 from dataprep.errors import DataprepError, PipelineError, SinkError, SourceError
 from dataprep.jobs.build_directory import check_free_space, lay_out
-from dataprep.jobs.commit import finished_shard, forget_progress
+from dataprep.jobs.commit import finished_shard, forget_progress, images_under_way, read_records
 from dataprep.jobs.engine import Reporter
 from dataprep.jobs.index_parts import IndexParts, forget_part, has_part, is_current, read_part
 from dataprep.jobs.job import Job
@@ -28,7 +29,6 @@ from dataprep.sinks import ShardName
 from dataprep.system.job_limits import usable_cores
 from dataprep.system.messages import counted
 from dataprep_pipelines.failures import FailureLog
-from dataprep_pipelines.progress import Paced, RoundWatch
 from dataprep_pipelines.runners import Engine, Parallelism, Round, RunningEngine
 from dataprep_pipelines.runners.named import check, started
 from dataprep_pipelines.scan import Scan, ScanIntoIndex, scan_at_once
@@ -41,6 +41,8 @@ _PAUSES = (0.5, 3.0)  # seconds before failed shards are tried again, so many ti
 _FEW_IMAGES, _FEW_BYTES = 1000, 32 << 20
 _MANY_FAILED = 8  # and more than were made: it is not the shards
 _PER_SHARD = 4  # that is written at once: more than a bad node has taken
+_NAMED = 5  # failures of a round that get a line; the last error tells how many more there are
+_LOOKING = 0.05  # of the time: a metadata server should not pay for a progress bar
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +121,7 @@ class RunningWorkers:
         def count() -> None:
             self.reporter.scanning(sum(has_part(index, unit) for unit in stale), len(stale))
 
-        scan, watch, local = Scan(dataset, raw, index), Paced(count), self.chosen.is_local
+        scan, watch, local = Scan(dataset, raw, index), paced(count), self.chosen.is_local
         try:
             if left := scan_at_once(scan, stale, watch) if local else stale:
                 with task_file(scan, self.lease, self.requirements, "scan") as spec:
@@ -201,7 +203,7 @@ class RunningWorkers:
         watch = RoundWatch(job, failures, self.reporter, most_failed)
         work = WriteShard(spec, parallelism, failures)
         try:
-            self.engine.run(Round(shards, work, parallelism, Paced(watch.look), failures))
+            self.engine.run(Round(shards, work, parallelism, paced(watch.look), failures))
             watch.count()
         finally:
             self.reporter.finished()
@@ -240,3 +242,70 @@ def _all_failures(failed: Mapping[ShardName, DataprepError]) -> DataprepError:
     )
     found.__cause__ = error.__cause__
     return found
+
+
+class RoundWatch:
+    """A round of writing shards, as the launcher sees it.
+
+    Args:
+        most_failed: how many shards may fail, if more fail than are made.
+
+    Attributes:
+        made: how many shards were made so far.
+    """
+
+    def __init__(
+        self, job: Job, failures: FailureLog, reporter: Reporter, most_failed: float
+    ) -> None:
+        self._workspace = job.workspace
+        self._failures = failures
+        self._reporter = reporter
+        self._most_failed = most_failed
+        self._named: set[str] = set()
+        before = read_records(job.workspace)
+        self._known = {str(record.shard) for record in before}
+        self.made = 0
+        reporter.writing(job, before)
+
+    def count(self) -> None:
+        """Show what was made."""
+        new = read_records(self._workspace, self._known)
+        self._known |= {str(record.shard) for record in new}
+        self.made += len(new)
+        self._reporter.progress(new, images_under_way(self._workspace))
+
+    def look(self) -> None:
+        """Show what was made, and what failed.
+
+        Raises:
+            DataprepError: nearly everything fails.
+        """
+        failed = self._failures.of_shards()  # first: what is made meanwhile must not be missed
+        self.count()
+        for shard in sorted(failed.keys() - self._named)[: _NAMED - len(self._named)]:
+            self._named.add(shard)
+            self._reporter.line(f"{shard} failed, others go on: {failed[shard]}")
+        if len(failed) >= self._most_failed and len(failed) > self.made:
+            shard, error = next(iter(failed.items()))
+            raise type(error)(
+                f"stopped, since more shards fail than are made ({len(failed)} and {self.made}); "
+                f"{shard}: {error}"
+            ) from error
+
+
+def paced(look: Callable[[], None]) -> Callable[[], None]:
+    """The function, but not so often that it takes more than a twentieth of the time.
+
+    Listing a million commit records takes seconds.
+    """
+    due = 0.0
+
+    def look_if_due() -> None:
+        nonlocal due
+        began = time.monotonic()
+        if began >= due:
+            look()
+            ended = time.monotonic()
+            due = ended + (ended - began) / _LOOKING
+
+    return look_if_due

@@ -26,8 +26,8 @@ from dataprep.archives.reading import read_image
 from dataprep.archives.samples import Sample, varint
 from dataprep.datasets.shards import layout
 from dataprep.datasets.shards.dataset import Shards
+from dataprep.datasets.shards.fields import label_text, name_classes
 from dataprep.datasets.shards.layout import splits_of
-from dataprep.datasets.shards.naming import label_text, name_classes
 from dataprep.errors import RejectedError, SourceError, UsageError
 from tests.conftest import hashes
 from tests.datasets.packing import (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataprep.datasets.chestxray14.dataset import ChestXray14
-from dataprep.datasets.chestxray14.options import FINDINGS
+from dataprep.datasets.chestxray14.lists import FINDINGS
 from dataprep.plugins import DATASETS, OUR_PACKAGE, installed, package_of
 from tests.docs.pages import DOCS, ROOT, said
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dataprep.errors import StoppedError
-from dataprep_pipelines.progress import RoundWatch
+from dataprep_pipelines.run import RoundWatch
 from dataprep_pipelines.runners import engine
 from dataprep_pipelines.runners.local import processes_for
 from dataprep_schemas import imagenet_classes
@@ -68,7 +68,7 @@ def test_stopping_again_and_again_does_not_show(
             raise StoppedError("stopped by the test", 2)
 
     monkeypatch.setattr(engine, "_WATCH_SECONDS", 0.001)
-    monkeypatch.setattr("dataprep_pipelines.progress._LOOKING", 1.0)
+    monkeypatch.setattr("dataprep_pipelines.run._LOOKING", 1.0)
     monkeypatch.setattr(RoundWatch, "look", stop)
     shards = ("--num_shards", "train=5,validation=2")
     command = photos.command(tmp_path, "--workers", 1, *shards, *BEAM)

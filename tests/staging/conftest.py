@@ -41,7 +41,7 @@ AsNode = Callable[[int, int], None]
 # Has everything imported, and forks a process a call.
 _FORKS = """
 import json, os, sys
-import dataprep.cli.stage, dataprep.cli.signals
+import dataprep.cli.staging, dataprep.cli.signals
 import dataprep.staging.stage, dataprep.staging.status
 from dataprep.cli import entry_point
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dataprep.datasets.chestxray14.options import FINDINGS
+from dataprep.datasets.chestxray14.lists import FINDINGS
 from dataprep.errors import UsageError
 from dataprep.synthesize.chestxray14 import (
     made_up_boxes,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataprep.training.permutation import key, permuted, uniforms
+from dataprep.training.order import key, permuted, uniforms
 
 
 def whole(count: int, *words: int, tweak: int = 0) -> list[int]:

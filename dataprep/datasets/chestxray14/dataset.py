@@ -15,20 +15,71 @@ from dataprep.archives.containers import (
     stat_fingerprint,
 )
 from dataprep.datasets.base import Attribute, Dataset, Found, Option, ScanUnit, wanted_splits
-from dataprep.datasets.chestxray14.lists import Lists, find_lists, read_listed
-from dataprep.datasets.chestxray14.options import (
-    BY_PATIENT,
-    OFFICIAL,
-    OPTIONS,
-    ORDERS,
+from dataprep.datasets.chestxray14.lists import (
+    FINDINGS,
     SIDE_LISTS,
-    TEST_FRACTION,
+    Lists,
+    find_lists,
+    read_listed,
 )
 from dataprep.datasets.raw_directory import list_raw, open_level
 from dataprep.datasets.splits import Cut, parse_seed, parse_share
 from dataprep.errors import SourceError, UsageError
 from dataprep.system.messages import counted, printable, some_of
 from dataprep.tables import Scanned
+
+_ORDERS: Final = {"canonical": FINDINGS, "alphabetical": tuple(sorted(FINDINGS))}
+_BY_PATIENT: Final = "random-by-patient"
+_OFFICIAL: Final = "official"
+_TEST_FRACTION: Final = "0.2"
+_OPTIONS: Final = (
+    Option(
+        "label_order",
+        "Order of the 14 findings: CheXNet's, or by name.",
+        default="canonical",
+        choices=tuple(_ORDERS),
+    ),
+    Option(
+        "split",
+        "Test images by the official lists, or all splits at random. Validation is at random in "
+        "both. Always whole patients.",
+        default=_OFFICIAL,
+        choices=(_OFFICIAL, _BY_PATIENT),
+    ),
+    Option(
+        "validation_fraction",
+        "Share of the patients of the official training and validation list, or of all patients "
+        f"with --split {_BY_PATIENT}; 0 for no validation split.",
+        default="0.1",
+        metavar="SHARE",
+    ),
+    Option(
+        "test_fraction",
+        f"Share of all patients, only with --split {_BY_PATIENT}, and then {_TEST_FRACTION} if not "
+        "given; 0 for no test split.",
+        metavar="SHARE",
+    ),
+    Option(
+        "split_seed",
+        "Random seed of the splits cut at random.",
+        default="0",
+        metavar="INTEGER",
+    ),
+    Option("labels", "Label CSV, if not in the raw directory.", file=True, metavar="FILE"),
+    Option(
+        "train_val_list",
+        "Official list of training and validation images, if not in the raw directory.",
+        file=True,
+        metavar="FILE",
+    ),
+    Option(
+        "test_list",
+        "Official list of test images, if not in the raw directory.",
+        file=True,
+        metavar="FILE",
+    ),
+    Option("bbox_csv", "Box list, if not in the raw directory.", file=True, metavar="FILE"),
+)
 
 # The NIH's lists, which no patient is in both of: 28,008 and 2,797 patients.
 _OFFICIAL_TRAIN_VALIDATION: Final = 86_524
@@ -71,7 +122,7 @@ class ChestXray14(Dataset):
         "Weakly-Supervised Classification and Localization of Common Thorax Diseases}, "
         "booktitle={CVPR}, year={2017}}",
     }
-    OPTIONS: ClassVar[tuple[Option, ...]] = OPTIONS
+    OPTIONS: ClassVar[tuple[Option, ...]] = _OPTIONS
     defaults: ClassVar[Mapping[str, str]] = {"color": "gray"}
     attributes = (
         Attribute("patient_id", "int"),
@@ -86,15 +137,15 @@ class ChestXray14(Dataset):
     def __init__(self, **options: str) -> None:
         super().__init__(**options)
         split = self.options["split"]
-        self._official = split == OFFICIAL
+        self._official = split == _OFFICIAL
         for name in ("test_fraction",) if self._official else SIDE_LISTS:
             if name in self.options:
                 raise UsageError(
                     f"--{name} has no effect with --split {split}; leave it out or use --split "
-                    f"{BY_PATIENT if self._official else OFFICIAL}"
+                    f"{_BY_PATIENT if self._official else _OFFICIAL}"
                 )
         validation = parse_share("validation_fraction", self.options["validation_fraction"])
-        test = parse_share("test_fraction", self.options.get("test_fraction", TEST_FRACTION))
+        test = parse_share("test_fraction", self.options.get("test_fraction", _TEST_FRACTION))
         # Of all patients, or of those of the official training and validation list.
         shares = {} if self._official else {"test": test}
         shares["validation"] = validation
@@ -117,7 +168,7 @@ class ChestXray14(Dataset):
 
     def classes(self) -> Sequence[tuple[str, str]]:
         """The 14 findings, in the order asked for."""
-        return [(finding, finding) for finding in ORDERS[self.options["label_order"]]]
+        return [(finding, finding) for finding in _ORDERS[self.options["label_order"]]]
 
     def find(self, raw: Path, splits: Sequence[str] | None) -> Found:
         """Find the images and the lists."""
@@ -165,10 +216,6 @@ def _find_images(raw: Path) -> tuple[str, tuple[ScanUnit, ...]]:
 
     Returns:
         A line for the terminal, and what to scan.
-
-    Raises:
-        SourceError: there are no images, some are there in two forms, or a directory cannot be
-            read.
     """
     names = list_raw(raw, _EXPECTED)
     found: dict[str, str] = {}

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from dataprep.datasets.chestxray14.options import FINDINGS, NO_FINDING, SIDE_LISTS
 from dataprep.datasets.lists import ListFile, read_lines
 from dataprep.datasets.splits import Cut
 from dataprep.errors import SourceError
@@ -23,6 +22,26 @@ from dataprep.tables.database import Database, open_database
 if TYPE_CHECKING:
     import pyarrow as pa
 
+# The order of CheXNet's output (arnoweng/CheXNet, model.py), which most code has followed.
+FINDINGS: Final = (
+    "Atelectasis",
+    "Cardiomegaly",
+    "Effusion",
+    "Infiltration",
+    "Mass",
+    "Nodule",
+    "Pneumonia",
+    "Pneumothorax",
+    "Consolidation",
+    "Edema",
+    "Emphysema",
+    "Fibrosis",
+    "Pleural_Thickening",
+    "Hernia",
+)
+NO_FINDING: Final = "No Finding"
+
+SIDE_LISTS: Final = ("train_val_list", "test_list")
 # Earlier names win: the second release corrected ages and follow-up numbers.
 LABELS: Final = ("Data_Entry_2017_v2020.csv", "Data_Entry_2017.csv")
 

@@ -428,11 +428,7 @@ class Folder(Dataset):
 
 
 def _agreeing(found: Sequence[tuple[str, tuple[Attribute, ...]]]) -> tuple[Attribute, ...]:
-    """The attributes of several listings, which must be the same.
-
-    Raises:
-        SourceError: they are not.
-    """
+    """The attributes of several listings, which must be the same."""
     (place, first), *others = found
     for other, attributes in others:
         if attributes != first:

@@ -399,11 +399,11 @@ def label_images(
     """
     paths = [path for path, _ in placed]
     wrapped = False
-    if paths and not container.prefix and options.unlabelled:
-        paths = [f"{container.stem}/{path}" if container.stem else path for path in paths]
-        wrapped = options.split_folders and _has_split_folders(container, split, paths, options)
-    elif paths and not container.prefix:
-        paths = _with_stem(container, paths)
+    if paths and not container.prefix:
+        if not options.unlabelled:
+            paths = _with_stem(container, paths)
+        elif container.stem:
+            paths = [f"{container.stem}/{path}" for path in paths]
         wrapped = options.split_folders and _has_split_folders(container, split, paths, options)
     unknown: set[str] = set()
     for path, (_, image) in zip(paths, placed, strict=True):

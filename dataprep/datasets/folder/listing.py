@@ -207,7 +207,9 @@ class Listing:
                 if "size" in self.columns:
                     yield self._completed(_with(listed, status="image", modified=0), headers)
                 else:
-                    yield from self._look_up(raw, listed, headers)
+                    images, missing = look_up(raw, listed.drop("size"), self.file.name)
+                    yield self._completed(images, headers)
+                    yield self._completed(missing, None)
         if empty:
             raise SourceError(f"{self.file.name} lists no images; expected one image a line")
 
@@ -341,12 +343,6 @@ class Listing:
         if not all(text is None or isinstance(text, str) for text in texts):
             raise ValueError("expected a text, or a list of texts")
         return tuple(filter(None, (text.strip() for text in texts if text))) or None
-
-    def _look_up(self, raw: Path, listed: pa.Table, headers: Headers | None) -> Iterator[pa.Table]:
-        """The files that are there, and those that are not."""
-        images, missing = look_up(raw, listed.drop("size"), self.file.name)
-        yield self._completed(images, headers)
-        yield self._completed(missing, None)
 
     def _completed(self, images: pa.Table, headers: Headers | None) -> pa.Table:
         """With what headers tell of the images, and with keys as they are wanted."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -10,7 +10,7 @@ from typing import Final
 from dataprep.archives.listing import clean_path
 from dataprep.datasets.base import Option
 from dataprep.datasets.lists import FORMATS
-from dataprep.datasets.splits import SPLIT_FOLDERS, Cut, parse_seed, parse_share, split_name
+from dataprep.datasets.splits import SPLIT_FOLDERS, Cut, parse_seed, parse_share, parse_split
 from dataprep.errors import UsageError
 from dataprep.system.messages import printable, some_of
 
@@ -253,11 +253,11 @@ def parse_options(options: Mapping[str, str]) -> FolderOptions:
         uncertain=options.get("uncertain", "keep"),
         caption_column=options.get("caption_column", ""),
         attribute_columns=_names(options, "attribute_columns"),
-        inside=_checked(clean_path, "inside", options["inside"]) if "inside" in options else "",
+        inside=_inside(options["inside"]) if "inside" in options else "",
         class_from=options["class_from"],
         classes=Path(options["classes"]) if "classes" in options else None,
         split_folders=options["split_folders"] == "auto",
-        split_name=_checked(split_name, "split_name", options["split_name"]),
+        split_name=parse_split("split_name", options["split_name"]),
         cut=_cut(options["fractions"], seed) if "fractions" in options else None,
         stratify=options.get("stratify") != "none",
         splits_from=Path(options["splits_from"]) if "splits_from" in options else None,
@@ -357,18 +357,18 @@ def _check_label_columns(options: Mapping[str, str], columns: tuple[str, ...]) -
         )
 
 
-def _checked(rule: Callable[[str], str], option: str, text: str) -> str:
+def _inside(text: str) -> str:
     try:
-        return rule(text)
+        return clean_path(text)
     except ValueError as error:
-        raise UsageError(f"--{option} {printable(text)}: {error}") from error
+        raise UsageError(f"--inside {printable(text)}: {error}") from error
 
 
 def _cut(text: str, seed: int) -> Cut:
     shares = {}
     for part in text.split(","):
         name, _, share = part.partition("=")
-        shares[_checked(split_name, "fractions", name)] = parse_share("fractions", share.strip())
+        shares[parse_split("fractions", name)] = parse_share("fractions", share.strip())
     if sum(shares.values()) != 1:
         raise UsageError(
             f"--fractions: the shares add up to {float(sum(shares.values())):g}; expected 1, as "

@@ -27,11 +27,10 @@ from dataprep.datasets.base import (
     wanted_splits,
 )
 from dataprep.datasets.lists import ClassList, load_class_list
-from dataprep.datasets.shards.fields import NUMBER, Fields, choose_fields
+from dataprep.datasets.shards.fields import NUMBER, Fields, choose_fields, label_text, name_classes
 from dataprep.datasets.shards.layout import SAMPLES, Kind, find_files, splits_of
-from dataprep.datasets.shards.naming import label_text, name_classes
-from dataprep.datasets.splits import in_usual_order, split_name
-from dataprep.errors import SourceError, UsageError
+from dataprep.datasets.splits import in_usual_order, parse_split
+from dataprep.errors import SourceError
 from dataprep.system.messages import counted, printable, sized
 from dataprep.tables import Packing, Row, Scanned, Unmatched
 
@@ -135,10 +134,7 @@ class Shards(Dataset):
         super().__init__(**options)
         self.attributes: tuple[Attribute, ...] = ()  # `find` knows
         self._several = False
-        try:
-            self._split = split_name(self.options["split_name"])
-        except ValueError as error:
-            raise UsageError(f"--split_name {printable(options['split_name'])}: {error}") from error
+        self._split = parse_split("split_name", self.options["split_name"])
 
     @property
     def multilabel(self) -> bool:
@@ -156,7 +152,7 @@ class Shards(Dataset):
         return None if path is None else load_class_list(Path(path))
 
     def name_classes(self, found: Collection[str]) -> Classes:
-        """The classes by their numbers, or their names; see `naming.name_classes`."""
+        """The classes by their numbers, or their names; see `fields.name_classes`."""
         return name_classes(found, self._known, self.options["label_base"])
 
     def find(self, raw: Path, splits: Sequence[str] | None) -> Found:

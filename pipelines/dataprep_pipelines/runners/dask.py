@@ -230,11 +230,7 @@ class DaskEngine(RunningEngine):
         self._report(f"{worker} is of no use, others go on: {reason}")
 
     def _look(self) -> None:
-        """See now and then which workers there are.
-
-        Raises:
-            PipelineError: there is none, for longer than the user wants to wait.
-        """
+        """See now and then which workers there are."""
         now = time.monotonic()
         if now < self._next_look:
             return
@@ -332,11 +328,7 @@ class _SchedulerFile(msgspec.Struct, frozen=True):
 
 
 def _address_in(file: Path | None, timeout: float) -> str:
-    """What a scheduler wrote, or writes soon: a batch script starts all at the same time.
-
-    Raises:
-        PipelineError: it does not come for so many seconds.
-    """
+    """What a scheduler wrote, or writes soon: a batch script starts all at the same time."""
     end = time.monotonic() + timeout
     while file is not None and time.monotonic() <= end:
         with suppress(OSError, ValueError):  # perhaps half written

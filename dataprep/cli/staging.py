@@ -1,4 +1,4 @@
-"""``dataprep stage``."""
+"""Commands that copy a data set: ``stage``, its batch script (``hook``), and ``push``."""
 
 from __future__ import annotations
 
@@ -12,19 +12,32 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dataprep.api.calls import stage_request
+from dataprep.api.calls import push, stage_request
 from dataprep.api.options import stage_options
-from dataprep.api.parameters import choice, flag
+from dataprep.api.parameters import choice, flag, number, option
 from dataprep.api.progress import Display, Reporter
-from dataprep.api.results import as_json
 from dataprep.cli.help import given
-from dataprep.cli.output import PLACE, hand_on, say
+from dataprep.cli.output import PATH, PLACE, hand_on, json_option, say, show
 from dataprep.cli.signals import watched
 from dataprep.errors import NoRoomError, StagingError, UsageError
 from dataprep.system.messages import printable
 
 if TYPE_CHECKING:
     from dataprep.staging.request import StageRequest
+
+_PRINTED = (
+    "Print only the directory of the copy on stdout: DATA_DIR=$(dataprep stage --print_dir …) "
+    "|| exit; export DATA_DIR. Every process prints it; under srun, use sort -u."
+)
+_KEEP = "With COMMAND: keep the copies if the job is stopped, for its requeue to use."
+_INSTEAD = (
+    "Instead of copying: show what is there. Exit code 1 if it is not a whole copy, by sizes "
+    "and times."
+)
+_CLEANED = (
+    "Instead of copying: delete what this job staged, and nothing else; without SRC and "
+    "--to, all of it in this node's scratch."
+)
 
 
 class _WithCommand(click.Command):
@@ -41,8 +54,23 @@ class _WithCommand(click.Command):
         return [*super().collect_usage_pieces(ctx), "[-- COMMAND …]"]
 
 
+@click.command(
+    "stage",
+    cls=_WithCommand,
+    params=[
+        click.Argument(["source"], metavar="[SRC]", required=False, type=PLACE),
+        *stage_options(),
+        flag("print_dir", _PRINTED),
+        flag("keep", _KEEP),
+        flag("status", _INSTEAD),
+        flag("json", "With --status: print JSON."),
+        flag("clean", _CLEANED),
+        # How `dataprep stage SRC -- COMMAND` starts itself on every node.
+        choice("launched", ["copy", "clean"], None, "", hidden=True),
+    ],
+)
 @click.pass_context
-def _stage(context: click.Context, /, *, source: Path | str | None, **values: Any) -> None:
+def stage_command(context: click.Context, /, *, source: Path | str | None, **values: Any) -> None:
     """Copy a data set to every node's own storage before training starts, and check the copy.
 
     SRC is a directory that dataprep made, or any directory of files; or a data set in a bucket:
@@ -134,7 +162,7 @@ def _status(source: Path | str | None, values: Mapping[str, Any]) -> None:
 
     place, _ = _find_place(source, values)
     status = read_staged(place)
-    say(*(as_json(status) if values["json"] else str(status)).split("\n"))
+    show(status, json=values["json"])
     if not status.is_whole:
         raise StagingError(f"{printable(str(place))} is not a whole, unchanged copy; see stdout")
 
@@ -171,8 +199,8 @@ def _wait_to_be_told() -> None:
     """Until the job is over, which `run_on_copy` or the scheduler says."""
     from dataprep.staging.run import READY
 
-    for number in (signal.SIGUSR1, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
+    for ignored in (signal.SIGUSR1, signal.SIGINT, signal.SIGHUP):
+        signal.signal(ignored, signal.SIG_IGN)
     # Blocked for good: the one may be followed by the other.
     told = (signal.SIGTERM, signal.SIGUSR2)
     signal.pthread_sigmask(signal.SIG_BLOCK, told)
@@ -190,41 +218,85 @@ def _find_place(source: Path | str | None, values: Mapping[str, Any]) -> tuple[P
     return place, placement.job
 
 
-def _modes() -> list[click.Option]:
-    """Options that Python has no use for."""
-    printed = (
-        "Print only the directory of the copy on stdout: DATA_DIR=$(dataprep stage --print_dir …) "
-        "|| exit; export DATA_DIR. Every process prints it; under srun, use sort -u."
-    )
-    status = (
-        "Instead of copying: show what is there. Exit code 1 if it is not a whole copy, by sizes "
-        "and times."
-    )
-    return [
-        flag("print_dir", printed),
-        flag(
-            "keep",
-            "With COMMAND: keep the copies if the job is stopped, for its requeue to use.",
-        ),
-        flag("status", status),
-        flag("json", "With --status: print JSON."),
-        flag(
-            "clean",
-            "Instead of copying: delete what this job staged, and nothing else; without SRC and "
-            "--to, all of it in this node's scratch.",
-        ),
-        # How `dataprep stage SRC -- COMMAND` starts itself on every node.
-        choice("launched", ["copy", "clean"], None, "", hidden=True),
-    ]
-
-
-command = _WithCommand(
-    "stage",
-    params=[
-        click.Argument(["source"], metavar="[SRC]", required=False, type=PLACE),
-        *stage_options(),
-        *_modes(),
-    ],
-    callback=_stage,
-    help=_stage.__doc__,
+_SHARED = ("split", "share", "broadcast")
+_COPY_TO = (
+    "Where the copies go on every node. Quote variables of the job: '$TMPDIR/data'. [default: "
+    "as `dataprep stage` chooses]"
 )
+_EPILOG = (
+    "Instead, without SRC: print what a site runs on every node at the end of a job, to clean "
+    "up after jobs that were killed."
+)
+
+
+@click.command(
+    "hook",
+    params=[
+        click.Argument(["scheduler"], type=click.Choice(["slurm", "pbs", "lsf"])),
+        click.Argument(["source"], metavar="[SRC]", required=False, type=PLACE),
+        *(option for option in stage_options() if option.name in _SHARED),
+        option("to", _COPY_TO, metavar="DIR"),
+        number("nodes", "N", "Number of nodes of the job.", default=4),
+        flag("keep", "Keep the copies if the job is stopped, for its requeue to use."),
+        flag("epilog", _EPILOG),
+    ],
+)
+def hook_command(
+    scheduler: str,
+    source: Path | str | None,
+    to: str | None,
+    nodes: int,
+    keep: bool,
+    epilog: bool,
+    **values: Any,
+) -> None:
+    """Print a batch script that stages SRC, trains and cleans up.
+
+    For example: dataprep hook slurm SRC --to '$TMPDIR/data' > train.sh
+
+    Edit the header for your site, and put your training command in the place of the one that lists
+    the staged files.
+    """
+    from dataprep.staging.hooks import render
+    from dataprep.staging.plan import absolute_source
+    from dataprep.staging.request import StageRequest
+
+    if epilog == (source is not None) or (epilog and to is not None):
+        raise UsageError(
+            "give SRC, the directory that the script stages; or --epilog, alone, for all that a "
+            "job staged in scratch"
+        )
+    request = StageRequest(
+        source=absolute_source(source or ""),
+        splits=values["split"],
+        share=values["share"] is not None,
+        broadcast=values["broadcast"] is not None,
+    )
+    hand_on(render(scheduler, None if epilog else request, to=to, nodes=nodes, keep=keep))
+
+
+@click.command(
+    "push",
+    params=[
+        click.Argument(["out"], type=PATH),
+        click.Argument(["to"]),
+        flag("overwrite", "Replace a data set there that this one does not descend from."),
+        flag(
+            "delete_others",
+            "At the end, delete all that is there and that this data set does not name. Who reads "
+            "an older generation of it loses shards.",
+        ),
+        flag("dry_run", "Only say what would be done."),
+        json_option("Pushed"),
+    ],
+)
+def push_command(out: Path, to: str, json: bool, **options: bool) -> None:
+    """Copy a finished data set into a bucket: its files, each checked, and its manifest last.
+
+    TO is s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX; credentials are taken
+    from where the tools of each have them. Without its manifest there is no data set, so what is
+    in the bucket is whole or is none. Killed and started again it uploads what is missing.
+    """
+    with watched("run the same command again to go on") as display:
+        found = push(out, to, progress=display, **options)
+    show(found, json=json)

@@ -1,0 +1,119 @@
+"""``dataprep verify`` and ``dataprep diff``: is a data set whole, are two the same?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dataprep.api.calls import diff, verify
+from dataprep.api.options import workers_option
+from dataprep.api.parameters import choice, flag
+from dataprep.cli.output import PLACE, json_option, show
+from dataprep.cli.signals import watched
+from dataprep.errors import DatasetError
+from dataprep.sealed.set import described
+from dataprep.system.messages import counted, sized
+
+if TYPE_CHECKING:
+    from dataprep.sealed.diff import Difference
+    from dataprep.sealed.verify import Verified
+
+_LEVELS = ["size", "hash", "records", "decode", "reader"]
+_LEVEL = (
+    "size: every file is there. hash: and unchanged. records: and well-formed, with the right "
+    "labels. decode: and every image decodes. reader: and the format's own reader agrees."
+)
+
+
+@click.command(
+    "verify",
+    params=[
+        click.Argument(["out"], type=PLACE),
+        choice("level", _LEVELS, "hash", _LEVEL),
+        workers_option(),
+        flag("discard", "Delete the bad files."),
+        json_option("Verified"),
+    ],
+)
+def verify_command(
+    out: Path | str, level: str, workers: int | None, discard: bool, json: bool
+) -> None:
+    """Check a finished data set against its manifest, and name every bad file.
+
+    OUT is the directory of manifest.json. Exit code 1 if anything is wrong.
+    """
+    with watched("nothing was changed") as display:
+        found = verify(out, level=level, discard=discard, workers=workers, progress=display)
+    show(found, json=json, lines=_verified_lines(found, out, level))
+    if found.problems:
+        bad = len({problem.path for problem in found.problems})
+        first = "" if discard else "delete them (--discard) and "
+        raise DatasetError(f"{out}: {bad} of {found.files} files bad; {first}{found.remedy}")
+
+
+def _verified_lines(found: Verified, out: Path | str, level: str) -> Iterator[str]:
+    yield from (f"bad: {problem.path}: {problem.what}" for problem in found.problems)
+    yield from (f"deleted: {path}" for path in found.discarded)
+    if found.problems:
+        return
+    if level == "reader":
+        from dataprep.api.places import located
+        from dataprep.sealed.set import SealedSet
+
+        level += f": {SealedSet.read(located(out)).sink.reference}"
+    yield (
+        f"{out}: {counted(found.files, 'file')}, {sized(found.bytes)}, {found.records:,} records: "
+        f"all good ({level})" + (f", {described(found.part)}" if found.part else "")
+    )
+
+
+@click.command(
+    "diff",
+    params=[
+        click.Argument(["a"], type=PLACE),
+        click.Argument(["b"], type=PLACE),
+        workers_option(),
+        json_option("Difference"),
+    ],
+)
+def diff_command(a: Path | str, b: Path | str, workers: int | None, json: bool) -> None:
+    """Compare two data sets, A and B: keys, labels, boxes, captions, attributes and images.
+
+    Format, shards and order may differ. The tables of records are compared, with the hashes of the
+    images; only if either data set stores pixel arrays are shards read, and pixels compared. Exit
+    code 1 if the examples differ.
+    """
+    with watched("nothing was changed") as display:
+        found = diff(a, b, workers=workers, progress=display)
+    show(found, json=json, lines=_difference_lines(found, a, b))
+    if not found.same:
+        raise DatasetError(f"{a} and {b} do not hold the same examples")
+
+
+def _difference_lines(found: Difference, a: Path | str, b: Path | str) -> Iterator[str]:
+    yield from found.missing
+    for split in found.splits:
+        yield from (f"{split.split}: {text}" for text in split.examples)
+        if split.same:
+            order = "the same order" if split.same_order else "another order"
+            what = f"the same {counted(split.records[0], 'example')}, in {order}"
+        else:
+            moved = f" ({split.moved:,} in another split of {b})" if split.moved else ""
+            what = (
+                f"{split.only_a:,} only in {a}{moved}, {split.only_b:,} only in {b}, "
+                f"{split.relabelled:,} with other labels, "
+                f"{split.changed - split.relabelled:,} with another image, boxes, captions or "
+                "attributes"
+            )
+        yield f"{split.split}: {what}"
+    if found.same:
+        images = "pixels" if found.pixels else "image bytes"
+        yield f"same: keys, labels, boxes, captions, attributes and {images}"
+    elif found.versions:
+        yield (
+            f"made with {'; '.join(found.versions)}: images that are encoded anew may differ for "
+            "that; make both with the same versions"
+        )

@@ -1,0 +1,183 @@
+"""Commands that look at a finished data set: ``lint``, ``report``, ``preview`` and ``card``."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dataprep.api.parameters import Parsed, names, number, option
+from dataprep.api.places import located
+from dataprep.api.review import Linted, card, lint, report
+from dataprep.cli.output import PATH, PLACE, json_option, say, show
+from dataprep.cli.signals import watched
+from dataprep.errors import FindingsError, UsageError
+from dataprep.system.messages import counted
+from dataprep.system.regular_files import read_regular
+
+_LEVELS = frozenset({"error", "warning", "any"})
+
+_BITS = (
+    "Bits of 255 in which perceptual hashes of nearly the same image may differ. [default: 72; "
+    "fewer where all images are alike, such as radiographs]"
+)
+_RATIO = "Largest allowed class-size ratio."
+_SHOW = "Findings of each rule to print; --json prints all."
+_EXCLUDE = (
+    "Write the images to leave out as a CSV for --exclude. Of copies one is kept: in test "
+    "rather than in validation, and in validation rather than in train."
+)
+_FAIL = "Exit with code 5 on findings of these rules or levels: error, warning, any."
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command(
+    "lint",
+    params=[
+        click.Argument(["out"], type=PLACE),
+        option("rules", "Only these rules. [default: all]", type=Parsed(names), metavar="NAMES"),
+        option("distance", _BITS, type=click.IntRange(0, 127), metavar="BITS"),
+        number("fewest", "N", "Smallest class size to accept.", default=10),
+        option("imbalance", _RATIO, type=click.FloatRange(min=1), default=10, metavar="RATIO"),
+        number("show", "N", _SHOW, least=0, default=10),
+        option("write_exclude", _EXCLUDE, type=_FILE, metavar="FILE"),
+        option("fail_on", _FAIL, type=Parsed(names), metavar="NAMES"),
+        json_option("Linted"),
+    ],
+)
+def lint_command(
+    out: Path | str, fail_on: tuple[str, ...] | None, json: bool, **options: Any
+) -> None:
+    """Find leaks between splits, copies, odd classes and odd images in a data set.
+
+    The same image in two splits or under two labels, byte for byte or nearly (resized,
+    recompressed, grey, cropped by 3 %); classes with too few images; blank images. Reads the table
+    of records, not the images.
+    """
+    from dataprep.review.findings import chosen_rules
+
+    wanted = {*(fail_on or ())}
+    chosen_rules(sorted(wanted - _LEVELS))
+    options["show"] = None if json else options["show"]
+    with watched("nothing was changed") as display:
+        found = lint(out, progress=display, **options)
+    show(found, json=json, lines=_linted_lines(found, out, options["write_exclude"]))
+    failed = [
+        rule.rule
+        for rule in found.rules
+        if rule.count and wanted & {rule.rule, rule.level, "any" if rule.level != "note" else ""}
+    ]
+    if failed:
+        raise FindingsError(f"{out}: --fail_on met {', '.join(failed)}")
+
+
+def _linted_lines(found: Linted, out: Path | str, exclude: Path | None) -> Iterator[str]:
+    yield from (f"note: {remark}" for remark in found.remarks)
+    for rule in found.rules:
+        if rule.count:
+            yield f"{rule.level}: {rule.rule}: {rule.meaning}: {rule.count:,}"
+        yield from (f"  {finding.text}" for finding in rule.findings)
+        if rule.count > len(rule.findings):
+            yield f"  and {rule.count - len(rule.findings):,} more (--show)"
+    bad = sum(rule.count for rule in found.rules if rule.level != "note")
+    yield f"{out}: {counted(bad, 'finding')}" if bad else f"{out}: nothing odd"
+    if found.excluded is not None:
+        yield f"{exclude}: {counted(found.excluded, 'image')} to leave out"
+
+
+_PAGE = "Path of the page. [default: OUT/report.html]"
+_NEAR = "Whether to look for nearly the same images. [default: up to 400,000 images]"
+
+
+@click.command(
+    "report",
+    params=[
+        click.Argument(["out"], type=PLACE),
+        option("to", _PAGE, metavar="FILE", type=_FILE),
+        click.Option(["--near/--no_near"], default=None, help=_NEAR),
+        number("seed", "N", "Random seed that chooses the images.", least=0, default=0),
+    ],
+)
+def report_command(out: Path | str, **options: Any) -> None:
+    """Write an HTML page about a data set: numbers, classes, images, findings.
+
+    It is one file that needs no network, and has code that loads the data set. Needs the extra
+    report.
+    """
+    with watched("nothing was changed") as display:
+        path = report(out, progress=display, **options)
+    say(path)
+
+
+@click.command(
+    "preview",
+    params=[
+        click.Argument(["out"], type=PATH),
+        option("split", "Split to show. [default: train, or the first]", metavar="NAME"),
+        number("images", "N", "Most images to show.", default=32),
+        number("seed", "N", "Random seed that chooses the images.", least=0, default=0),
+    ],
+)
+def preview_command(out: Path, split: str | None, images: int, seed: int) -> None:
+    """Show images of a data set in the terminal, each above the name of its class.
+
+    They are drawn as pictures where the terminal can (sixel, or Kitty's protocol), else in coloured
+    half characters. Needs the extra report.
+    """
+    from dataprep.review.pictures import preview
+
+    preview(out, split=split, images=images, seed=seed)
+
+
+_RAI = (
+    "TOML file with texts of Croissant's Responsible AI vocabulary: dataLimitations, dataBiases, "
+    "personalSensitiveInformation, dataUseCases, dataSocialImpact, dataCollection, and "
+    "hasSyntheticData = true or false."
+)
+
+
+@click.command(
+    "card",
+    params=[
+        click.Argument(["out"], type=PLACE),
+        option("name", "Name of the data set.", metavar="TEXT"),
+        option("description", "Description, in a few sentences.", metavar="TEXT"),
+        option("license", "License: a URL or an SPDX identifier.", metavar="URL|SPDX"),
+        option("creator", "Person or organisation that made it.", metavar="TEXT"),
+        option("url", "Home page.", metavar="URL"),
+        option("date", "Date of publication.", metavar="YYYY-MM-DD"),
+        option("cite_as", "Citation.", metavar="BIBTEX"),
+        option("version", "Version of the data. [default: 1.0.0]", metavar="TEXT"),
+        option("rai", _RAI, metavar="FILE", type=_FILE),
+    ],
+)
+def card_command(out: Path | str, rai: Path | None, **fields: str | None) -> None:
+    """Write a card for catalogues: OUT/croissant.json and OUT/README.md.
+
+    That is Croissant 1.1, and the front matter of the Hugging Face hub. What dataprep knows of a
+    data set, such as the license and citation of ILSVRC2012, need not be given.
+    """
+    from dataprep.review.card import full_card, unsaid
+    from dataprep.sealed.set import SealedSet
+
+    given = {name: value for name, value in fields.items() if value is not None}
+    responsible = _texts(rai)
+    say(*card(out, responsible=responsible, **given))
+    dataset = SealedSet.read(located(out)).manifest.dataset
+    options, texts = unsaid(full_card(dataset, given, responsible))
+    if options:
+        say(f"note: catalogues also ask for {', '.join(options)}", err=True)
+    if texts:
+        say(f"note: NeurIPS also asks for {', '.join(texts)} (--rai)", err=True)
+
+
+def _texts(path: Path | None) -> dict[str, str | bool]:
+    if path is None:
+        return {}
+    try:
+        return tomllib.loads(read_regular(path).decode())
+    except (OSError, ValueError) as error:
+        raise UsageError(f"--rai cannot be read: {error}; expected a TOML file") from error
