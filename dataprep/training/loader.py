@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Framework = Literal["torch", "numpy", "jax"]
 
-_Begun: TypeAlias = "tuple[Numbers, Callable[[int], Any], Sequence[Future[None]]]"
+_Begun: TypeAlias = "tuple[Numbers, Callable[[int], Any], list[Future[None]]]"
 """A batch that is being made: what of, what gives its images when it is, and who makes it."""
 
 _PARTS: Final = 2  # of a batch, for each thread: the last ones to finish are small
@@ -162,8 +162,8 @@ class Loader:
 
     def _finish(self, begun: _Begun) -> Batch:
         numbers, given, futures = begun
-        for future in futures:
-            future.result()
+        while futures:  # one that failed, and is kept, is held by its own traceback, with all files
+            futures.pop(0).result()
         images = given(len(numbers))
         if self._transform is not None:
             images = self._transform(images)
