@@ -168,6 +168,7 @@ def test_new_classes_come_behind_those_that_there_are(cli: Cli, grown: Made) -> 
     assert all(row["classes"] == [names[row["labels"][0]]] for row in rows_of(grown.out))
 
 
+@pytest.mark.thorough
 def test_archives_grow_too(cli: Cli, photos: Made, tmp_path: Path) -> None:
     """ImageNet as it is published: a class archive has more in it than before."""
     raw = tmp_path / "raw"

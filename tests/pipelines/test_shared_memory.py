@@ -40,6 +40,7 @@ def test_a_helper_that_dies_is_told(helpers: HelperProcesses) -> None:
         helpers.submit(signal.raise_signal, signal.SIGKILL).result()
 
 
+@pytest.mark.thorough
 def test_a_full_dev_shm_is_no_reason_to_stop(cli: Cli, tiny: Made, tmp_path: Path) -> None:
     if subprocess.run([*_PRIVATE, "true"], check=False).returncode:
         pytest.skip("this machine allows no user namespaces")
