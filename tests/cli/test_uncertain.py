@@ -43,7 +43,7 @@ def labels_of(out: Path) -> dict[str, list[int]]:
         return dict(zip([one.key for one in records], records.labels.tolist(), strict=True))
 
 
-@pytest.mark.parametrize("sink", ["tfrecord", "recordio"])
+@pytest.mark.parametrize("sink", [pytest.param("tfrecord", marks=pytest.mark.thorough), "recordio"])
 def test_they_are_minus_one_for_training_whatever_the_format(
     cli: Cli, tmp_path: Path, sink: str
 ) -> None:

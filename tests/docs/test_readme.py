@@ -24,6 +24,7 @@ def without_sizes(text: str) -> str:
     return re.sub(r"[\d,.]+ (MB|KB|bytes)", r"# \1", text)
 
 
+@pytest.mark.thorough
 def test_the_session_is_real(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

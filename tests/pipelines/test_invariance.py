@@ -45,6 +45,7 @@ def test_beam_s_own_options_do_not_show(
     assert hashes(tmp_path) == photos.files
 
 
+@pytest.mark.thorough
 def test_hash_seed_and_process_do_not_show(cli: Cli, photos: Made, tmp_path: Path) -> None:
     seeds = ("1", "2")
     processes = [

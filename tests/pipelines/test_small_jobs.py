@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import BEAM, Made, hashes
 
 
-@pytest.mark.parametrize("beam", [(), BEAM])
+@pytest.mark.parametrize("beam", [(), pytest.param(BEAM, marks=pytest.mark.thorough)])
 def test_only_who_asks_for_beam_waits_for_it(
     tiny: Made, tmp_path: Path, beam: tuple[str, ...]
 ) -> None:
