@@ -10,8 +10,8 @@ TOOLS := datasets litdata mds mxnet s3fs spdl tfds webdataset
 AZURITE := $(VENV)-azurite
 PANDAS := $(VENV)-pandas2 $(VENV)-pandas3
 BESIDE := $(VENV)-beside
-# What is left is taken over: the last tests are the longest.
-PARALLEL := --numprocesses auto --maxprocesses 4 --dist worksteal
+# Four also on two cores, since many tests wait. What is left is taken over.
+PARALLEL := --numprocesses 4 --dist worksteal
 # Each of the processes that run tests would compile and rewrite all of them again.
 unexport PYTHONDONTWRITEBYTECODE
 # Where those are that cannot be beside the others.
