@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+from tests.browser import chromium
 from tests.docs.pages import DOCS, ROOT
 
 pytestmark = pytest.mark.thorough
@@ -78,20 +78,8 @@ def test_every_page_can_be_searched_for(site: Path) -> None:
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    webdriver = pytest.importorskip("selenium.webdriver", reason="Selenium is not installed")
-    if shutil.which("chromium") is None or shutil.which("chromedriver") is None:
-        pytest.skip("Chromium and its driver are not installed")
-    options = webdriver.ChromeOptions()
-    options.binary_location = shutil.which("chromium")
-    for word in (
-        *("headless", "no-sandbox", "disable-gpu", "disable-background-networking"),
-        f"user-data-dir={tmp_path_factory.mktemp('chromium')}",
-    ):
-        options.add_argument(f"--{word}")
-    service = webdriver.ChromeService(shutil.which("chromedriver"))
-    driver = webdriver.Chrome(options=options, service=service)
-    yield driver
-    driver.quit()
+    with chromium(tmp_path_factory.mktemp("chromium")) as driver:
+        yield driver
 
 
 @pytest.mark.parametrize("width", [390, 1280])

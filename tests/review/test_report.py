@@ -17,6 +17,7 @@ import dataprep
 from dataprep.review.report import loaders
 from dataprep.sealed.set import SealedSet
 from dataprep.tables.records import RecordsTable
+from tests.browser import chromium
 from tests.conftest import FORMATS, Cli, Made, Shelf
 from tests.review.conftest import HOSTILE, Planted, jpeg, photo
 
@@ -160,22 +161,8 @@ def test_a_split_without_labels_has_a_page(cli: Cli, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    webdriver = pytest.importorskip("selenium.webdriver", reason="Selenium is not installed")
-    if shutil.which("chromium") is None or shutil.which("chromedriver") is None:
-        pytest.skip("Chromium and its driver are not installed")
-    options = webdriver.ChromeOptions()
-    options.binary_location = shutil.which("chromium")
-    for word in (
-        *("headless", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run"),
-        *("disable-background-networking", "disable-component-update", "disable-sync"),
-        f"user-data-dir={tmp_path_factory.mktemp('chromium')}",
-    ):
-        options.add_argument(f"--{word}")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    service = webdriver.ChromeService(shutil.which("chromedriver"))
-    driver = webdriver.Chrome(options=options, service=service)
-    yield driver
-    driver.quit()
+    with chromium(tmp_path_factory.mktemp("chromium")) as driver:
+        yield driver
 
 
 @pytest.mark.parametrize("width", [360, 768, 1280, 1920])
