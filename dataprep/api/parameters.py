@@ -127,7 +127,7 @@ def resolve(
     chosen: dict[str, object] = {}
     for name, value in given.items():
         if name not in by_name:
-            raise UsageError(f"{call} has no option {name!r}{meant(name, by_name)}")
+            raise UsageError(f"{call} has no option {name!r}{instead(name, by_name)}")
         own = str(by_name[name].name)
         if value is not None and chosen.setdefault(own, value) is not value:
             raise UsageError(f"{call} got {' and '.join(by_name[name].opts)}, which are the same")
@@ -183,15 +183,16 @@ def with_present_names(given: Mapping[str, Any]) -> dict[str, Any]:
     return {present_name(name)[0]: value for name, value in given.items()}
 
 
-def meant(word: str, names: Iterable[str]) -> str:
-    """``; did you mean …?`` with a synonym, or the name spelled most alike; or nothing.
+def instead(name: str, names: Iterable[str]) -> str:
+    """Of an option that there is not: what to do instead, if there was one, or what was `meant`."""
+    gone = _GONE.get(name.strip("-").replace("-", "_"))
+    return f" any more: {gone}" if gone else meant(name, names)
 
-    Of an option that there was, what to do instead.
-    """
+
+def meant(word: str, names: Iterable[str]) -> str:
+    """``; did you mean …?`` with a synonym, or the name spelled most alike; or nothing."""
     known = {name.replace("-", "_"): name for name in names}
     asked = word.strip("-").replace("-", "_").lower()
-    if asked in _GONE:
-        return f" any more: {_GONE[asked]}"
     found = [name for name in known if asked in _SYNONYMS.get(name, "").split()]
     found = found or difflib.get_close_matches(asked, known, n=1)
     return f"; did you mean {known[found[0]]}?" if found else ""

@@ -22,7 +22,7 @@ from importlib.metadata import entry_points
 
 import click
 
-from dataprep.api.parameters import meant, present_name
+from dataprep.api.parameters import instead, meant, present_name
 from dataprep.api.progress import forget_stdout
 from dataprep.cli.output import open_streams, say
 from dataprep.errors import DataprepError, UsageError
@@ -246,6 +246,6 @@ def _message(error: click.ClickException) -> str:
     context, text = getattr(error, "ctx", None), error.format_message()
     if isinstance(error, click.NoSuchOption) and context is not None:
         names = [name[2:] for option in context.command.params for name in option.opts]
-        text = f"No such option {error.option_name}{meant(error.option_name, names)}"
+        text = f"No such option {error.option_name}{instead(error.option_name, names)}"
     end = "" if text.endswith((".", "?")) else "."
     return f"{text}{end} See `{context.command_path if context else 'dataprep'} --help`."

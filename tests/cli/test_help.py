@@ -129,6 +129,7 @@ RAW = ("imagenet", "--raw_data_dir", "raw", "--local_scratch_dir", "out")
             "No such option --nice any more: start the command with nice -n 19.",
         ),
         (("stage", "a", "--world-size=2"), "--world_size any more: set RANK and WORLD_SIZE in the"),
+        (("rank",), "No such command 'rank'. See"),
         (("xyzzy",), "No such command 'xyzzy'. See"),
         (("--no_such_option",), "No such option --no_such_option. See"),
         ((*RAW, "--format", "lmdb"), "No such option --format; did you mean sink?"),
