@@ -72,8 +72,14 @@ def test_every_python_that_is_promised_is_tried() -> None:
     )
     matrix = jobs(ROOT / ".github/workflows/test.yml")["everyday"]["strategy"]["matrix"]
     assert matrix["python"] == promised
-    (nightly,) = jobs(ROOT / ".github/workflows/nightly.yml").values()
-    assert nightly["strategy"]["matrix"]["python"] == [promised[0], promised[-1]]
+    nightly = jobs(ROOT / ".github/workflows/nightly.yml")
+    assert nightly["pre"]["strategy"]["matrix"]["python"] == [promised[0], promised[-1]]
+
+
+def test_every_state_of_a_crash_is_tried_each_night() -> None:
+    nightly = jobs(ROOT / ".github/workflows/nightly.yml")
+    assert {*nightly} == {"crash", "pre"}
+    assert "make crash PYTHON=python3" in commands(nightly["crash"])
 
 
 def notes(tmp_path: Path, version: str, changelog: str) -> subprocess.CompletedProcess[str]:
