@@ -16,7 +16,6 @@ import click
 from dataprep.api.parameters import flag
 from dataprep.api.progress import forget_stdout
 from dataprep.errors import DataprepError
-from dataprep.remote.store import address_of
 from dataprep.system.messages import printable
 
 PATH = click.Path(path_type=Path)
@@ -28,6 +27,8 @@ class _Place(click.Path):  # type: ignore[type-arg,unused-ignore]  # generic sin
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Tell which it is."""
+        from dataprep.remote.store import address_of  # late: the help needs none of it
+
         return address_of(value) or super().convert(value, param, ctx)
 
 
