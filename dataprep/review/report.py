@@ -197,7 +197,7 @@ def _text(value: object) -> str:
 
 
 def _templates(*, autoescape: bool) -> jinja2.Environment:
-    """The _templates beside this file."""
+    """The templates beside this file."""
     try:
         import jinja2
         import matplotlib as mpl  # noqa: F401  # of the same extra

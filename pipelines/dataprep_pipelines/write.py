@@ -23,8 +23,8 @@ _LEAST_IN_FLIGHT = 32  # what helpers get through while the writer ends one of L
 class WriteShard(Work):
     """Makes and commits shards, each by one thread, which hands nothing to other threads.
 
-    Measured (docs/performance.md) as fast as a process a shard, and up to half as fast again as
-    one shard at a time with a pool for its images. The pool is for the rest: few shards, the
+    That is as fast as a process a shard, and faster than one shard at a time with a pool for its
+    images. The pool is for the rest: few shards, the
     last of which would leave threads without work.
     """
 
