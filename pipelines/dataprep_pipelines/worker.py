@@ -81,6 +81,7 @@ class HelperProcesses(ThreadPoolExecutor):
         try:
             if not hasattr(self._mine, "orders"):
                 self._mine.orders = self._start()
+                self._mine.orders.send(sys.path)
             self._mine.orders.send(do)
             done, outcome = self._mine.orders.recv()
         except (OSError, EOFError) as error:
@@ -101,7 +102,6 @@ class HelperProcesses(ThreadPoolExecutor):
                 [*program, *map(str, words)], pass_fds=[theirs.fileno()], env=environment
             )
         self._started.append((process, ours))
-        ours.send(sys.path)
         return ours
 
 
