@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         convert,
         diff,
         prepare,
+        push,
         select,
         stage,
         status,

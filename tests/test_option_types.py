@@ -26,6 +26,7 @@ from dataprep.errors import UsageError
 from dataprep.plugins import dataset_class
 
 RIGHT = """
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -65,11 +66,13 @@ CHECKERS = {
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("checker", CHECKERS)
-def test_a_type_checker_knows_every_option(checker: str, tmp_path: Path) -> None:
+def test_a_type_checker_knows_every_name_and_option(checker: str, tmp_path: Path) -> None:
     if not find_spec(checker):
         pytest.skip(f"needs {checker}")
     scripts = [tmp_path / "right.py", tmp_path / "wrong.py"]
-    for script, text in zip(scripts, (RIGHT, WRONG), strict=True):
+    names = [it for it in dataprep.__all__ if callable(getattr(dataprep, it))]
+    called = f"calls: list[Callable[..., object]] = [dataprep.{', dataprep.'.join(names)}]\n"
+    for script, text in zip(scripts, (RIGHT + called, WRONG), strict=True):
         script.write_text(text)
     # PyTorch takes mypy as long as all the rest, and no option has a type of its.
     (tmp_path / "mypy.ini").write_text("[mypy]\n[mypy-torch.*]\nfollow_imports = skip\n")
