@@ -1,6 +1,6 @@
 """``python -m benchmarks QUESTION``: measures what a question asks, and prints a table.
 
-The table is Markdown, as docs/performance.md has it. Both sides of a ratio are measured in turn in
+The table is Markdown; docs/performance.md says what came. Both sides of a ratio are measured in turn in
 the same minutes; absolute figures are of this machine only.
 """
 
