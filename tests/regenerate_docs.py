@@ -6,6 +6,7 @@ import inspect
 import json
 import re
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import is_dataclass
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import click
 import dataprep
 import dataprep_schemas
 from dataprep.api.options import compact_options, convert_options, prepare_options, stage_options
+from dataprep.cli import _DATASETS as DATASETS
 from dataprep.cli import command
 from dataprep.cli.help import HELP_ALL
 from dataprep.plugins import dataset_class
@@ -22,6 +24,8 @@ from tests.manual import manual
 from tests.option_types import option_types
 
 DOCS = Path(__file__).parent.parent / "docs"
+Record = tuple[str, str] | None
+"""An option and its help, as a command shows them."""
 
 _COMMANDS = """# Commands
 
@@ -49,7 +53,7 @@ def pages() -> dict[Path, str]:
     """The pages that are made, by path."""
     context = click.Context(command, info_name="dataprep", **command.context_settings)
     return {
-        DOCS / "commands.md": _COMMANDS + "".join(_sections(context)),
+        DOCS / "commands.md": _COMMANDS + "".join(_sections(context, _common(context))),
         DOCS.parent / "dataprep" / "api" / "option_types.py": option_types(),
         DOCS / "dataprep.1": manual(),
         DOCS / "api.md": _API + "".join(_members()),
@@ -57,9 +61,31 @@ def pages() -> dict[Path, str]:
     }
 
 
-def _sections(context: click.Context) -> Iterator[str]:
-    found = context.command
-    yield f"\n## {context.command_path}\n\n```\n{found.get_help(context)}\n```\n"
+def _common(context: click.Context) -> set[Record]:
+    """The options that all data sets have, as they show them."""
+    found = [command.get_command(context, name) for name in DATASETS]
+    return set.intersection(*({*map(_record, it.params)} for it in found if it is not None)) - {
+        None
+    }
+
+
+def _record(parameter: click.Parameter) -> Record:
+    if isinstance(parameter, click.Argument):
+        return None
+    return parameter.get_help_record(click.Context(command, **command.context_settings))
+
+
+def _sections(context: click.Context, common: set[Record]) -> Iterator[str]:
+    found, end = context.command, ""
+    if found.name in DATASETS:
+        every, found = copy(found), copy(found)
+        every.params = [it for it in found.params if _record(it) in common]
+        found.params = [it for it in found.params if it not in every.params]
+        if found.name == next(iter(DATASETS)):
+            _, _, shown = every.get_help(context).partition("\n\nInput:\n")
+            yield f"\n## Options of every data set\n\n```\nInput:\n{shown}\n```\n"
+        end = "\nAnd the [options of every data set](#options-of-every-data-set).\n"
+    yield f"\n## {context.command_path}\n\n```\n{found.get_help(context)}\n```\n{end}"
     if isinstance(found, click.Group):
         for name in found.list_commands(context):
             sub = found.get_command(context, name)
@@ -68,7 +94,7 @@ def _sections(context: click.Context) -> Iterator[str]:
                 inner.max_content_width = 100
                 inner.terminal_width = 100
                 inner.meta[HELP_ALL] = True
-                yield from _sections(inner)
+                yield from _sections(inner, common)
 
 
 def _members() -> Iterator[str]:
