@@ -371,6 +371,48 @@ def test_vectors_of_zeros_and_ones_are_several_labels(tmp_path: Path) -> None:
     assert sorted(found.values()) == [(), (0, 2), (1,)]
 
 
+@pytest.mark.parametrize("label", ["label", "labels"])
+@pytest.mark.parametrize("kind", [pa.int64(), pa.float32()])
+def test_so_are_they_in_parquet_whatever_the_field_is_called(
+    label: str, kind: pa.DataType, tmp_path: Path
+) -> None:
+    flags = [[int(at % 4 == number) for number in range(4)] for at in range(10)]
+    images = [picture(number) for number in range(10)]
+    raw = tmp_path / "raw"
+    raw.mkdir()
+
+    def write() -> None:
+        column = pa.array(flags, pa.list_(kind))
+        parquet.write_table(pa.table({"image": images, label: column}), raw / "train.parquet")
+
+    write()
+    prepared(raw, tmp_path / "out")
+    found = {record.key: record.labels for record in dataprep.open(tmp_path / "out")}
+    assert [found[key] for key in sorted(found)] == [(at % 4,) for at in range(10)]
+    for wrong in ([0, -1, 1, 0], [0, 1, 2, 0], [0, 1]):
+        flags[9] = wrong
+        write()
+        with pytest.raises(SourceError, match="expected 4 zeros and ones, one a class"):
+            prepared(raw, tmp_path / "wrong")
+
+
+def test_a_list_of_classes_has_each_once(tmp_path: Path) -> None:
+    table = pa.table({"image": [picture(0), picture(1)], "labels": [["a", "b"], ["c", "c"]]})
+    (tmp_path / "raw").mkdir()
+    parquet.write_table(table, tmp_path / "raw" / "train.parquet")
+    with pytest.raises(SourceError, match="expected each class once"):
+        prepared(tmp_path / "raw", tmp_path / "out")
+
+
+def test_numbers_in_words_are_ordered_as_numbers(tmp_path: Path) -> None:
+    names = [str(number) for number in range(12)]
+    table = pa.table({"image": [picture(number) for number in range(12)], "label": names})
+    (tmp_path / "raw").mkdir()
+    parquet.write_table(table, tmp_path / "raw" / "train.parquet")
+    made = prepared(tmp_path / "raw", tmp_path / "out")
+    assert [name for name, _ in made.manifest.classes] == names
+
+
 def test_lists_of_classes_are_several_labels(tmp_path: Path) -> None:
     table = pa.table({"image": [one.data for one in IMAGES[:2]], "label": [["b", "a"], ["c"]]})
     parquet.write_table(table, tmp_path / "train.parquet")

@@ -35,7 +35,7 @@ from dataprep.system.messages import counted, printable, sized
 from dataprep.tables import Packing, Row, Scanned, Unmatched
 
 # Part of every fingerprint: raise it whenever the same raw data would scan differently.
-_SCAN_RULES: Final = 1
+_SCAN_RULES: Final = 2
 _PEEKED: Final = 8  # samples that are looked at to find the fields
 _ENOUGH_UNITS: Final = 350
 _MOST_FILES: Final = 64
@@ -162,7 +162,7 @@ class Shards(Dataset):
         there = wanted_splits(in_usual_order(by_split), splits)
         samples, classes = _first_samples(raw, kind, files[0])
         fields = choose_fields(self.options, samples, classes, printable(files[0]))
-        self._several = bool(fields.several)
+        self._several = fields.several
         self.attributes = tuple(attribute for _, attribute in fields.attributes)
         units = [unit for split in there for unit in _units(kind, split, by_split[split], fields)]
         said = [f"{split} ({counted(len(by_split[split]), 'file')})" for split in there]
@@ -288,10 +288,22 @@ class _Samples:
         if value is None:
             return None
         values = value if isinstance(value, list) else [value]
-        if fields.several == "flags":
+        if fields.flags:
+            if len(values) != fields.flags or not all(flag in (0, 1) for flag in values):
+                raise SourceError(
+                    f"the label {printable(str(values))[:200]}, expected {fields.flags} zeros and "
+                    "ones, one a class, as in the first samples; correct it, or name another "
+                    "field with --label_field"
+                )
             self.know([""] * len(values))
             values = [number for number, flag in enumerate(values) if flag]
-        texts = {text for text in map(label_text, values) if text}
+        texts = [text for text in map(label_text, values) if text]
+        if len({*texts}) < len(texts):
+            raise SourceError(
+                f"the labels {printable(str(values))[:200]}, expected each class once, or in every "
+                "sample as many zeros and ones; correct them, or name another field with "
+                "--label_field"
+            )
         return tuple(sorted(map(self._number, texts)))
 
     def _captions(self, sample: Sample) -> tuple[str, ...]:

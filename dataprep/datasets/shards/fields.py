@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 from dataprep.archives.samples import Sample, Value
 from dataprep.datasets.base import Attribute, Classes, refuse_reserved
@@ -41,7 +41,8 @@ class Fields:
     Attributes:
         image: name of the field; empty: the only image, whatever it is called.
         label: empty: nothing.
-        several: whether a label is a list of labels, or flags of zeros and ones, one a class.
+        several: whether a label is a list.
+        flags: how many zeros and ones it is, one a class; 0: it is of labels.
         identifier: of the class that a number is; empty: nothing says that.
         name: of that class in words; likewise.
         key: empty: what the container calls the sample; `NUMBER`: its number in its file.
@@ -51,7 +52,8 @@ class Fields:
 
     image: str
     label: str
-    several: Literal["", "list", "flags"]
+    several: bool
+    flags: int
     identifier: str
     name: str
     key: str
@@ -122,10 +124,12 @@ def choose_fields(
         next((name for name in names if numbered and name in fields), "")
         for names in (_IDENTIFIERS, _NAMES)
     )
+    lists = [it for sample in samples if isinstance(it := sample.fields.get(label), list)]
     return Fields(
         image=image,
         label=label,
-        several=_several([sample.fields.get(label) for sample in samples], label),
+        several=bool(lists),
+        flags=_flags(lists, label),
         identifier=identifier or name,
         name=name or identifier,
         key=key,
@@ -160,14 +164,15 @@ def _is_number(value: Value) -> bool:
     return any(isinstance(each, (int, float)) for each in values)
 
 
-def _several(values: Sequence[Value], label: str) -> Literal["", "list", "flags"]:
-    """Vectors of zeros and ones are what tf.Example and RecordIO have for several labels."""
-    lists = [value for value in values if isinstance(value, list)]
-    if not lists:
-        return ""
-    same = len(lists) == len(values) and len({len(each) for each in lists}) == 1
-    flags = label in (_LABEL_OF_EXAMPLES, "label") and {each for one in lists for each in one}
-    return "flags" if same and len(lists[0]) > 1 and flags and flags <= {0, 1} else "list"
+def _flags(lists: Sequence[Sequence[object]], label: str) -> int:
+    """How many zeros and ones each list is; 0: they are lists of labels, none of which is twice."""
+    counts = {len(each) for each in lists}
+    if len(counts) != 1 or not all(flag in (-1, 0, 1) for one in lists for flag in one):
+        return 0
+    count = counts.pop()
+    # A vector of two may be two labels; tf.Example and RecordIO have flags there.
+    repeated = any(len({*each}) < count for each in lists)
+    return count if count > 1 and (repeated or label in (_LABEL_OF_EXAMPLES, "label")) else 0
 
 
 def _attributes(
@@ -237,7 +242,7 @@ def name_classes(found: Collection[str], known: ClassList | None, base: str) -> 
     """
     numbered = [text.split("\t") for text in found if "\t" in text]
     if not numbered:
-        names = sorted(found)
+        names = sorted(found, key=lambda name: (int(name) if name.isdecimal() else 0, name))
         if known is not None and (unknown := [name for name in names if name not in known.indices]):
             raise SourceError(
                 f"unknown labels {some_of(unknown)}; expected those of {known.place}; add what is "
