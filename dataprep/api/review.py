@@ -17,6 +17,7 @@ from dataprep.remote.store import address_of
 from dataprep.sealed.set import SealedSet
 from dataprep.system.durable_files import write_durably
 from dataprep.system.messages import printable
+from dataprep_schemas.tables import patient_column
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -177,7 +178,6 @@ def sql(out: StrPath | Mapping[str, StrPath], query: str) -> pa.Table:
 
 # --- labels by split, as papers have them: images, percent, patients ---
 
-_PATIENT: Final = ("patient_id", "patient")
 _LATEX: Final = {
     **{each: f"\\{each}" for each in "&%$#_{}"},
     "~": r"\textasciitilde{}",
@@ -202,8 +202,7 @@ def label_table(out: StrPath, format_: str) -> Iterator[str]:
 
     out = located(out)
     manifest = SealedSet.read(out).manifest
-    known = {name for name, _ in manifest.examples.attributes}
-    patient = next((name for name in _PATIENT if name in known), None)
+    patient = patient_column(dict(manifest.examples.attributes))
     found = labels_by_split(out, manifest.records_table, patient)
     counts = {(split, label): (images, patients) for split, label, images, patients in found}
     splits = [split for split in manifest.splits if (split, None) in counts]

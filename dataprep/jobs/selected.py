@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
+from dataprep.datasets.splits import parse_split
 from dataprep.errors import DatasetError, UsageError
 from dataprep.jobs.request import ConvertRequest, usual_shuffle
 from dataprep.jobs.summary import is_split
 from dataprep.sealed.set import SealedSet
 from dataprep.sinks import DatasetInfo
-from dataprep.system.messages import counted, printable
+from dataprep.system.messages import counted, printable, some_of
 from dataprep.system.state_files import digest_of, file_sha256
 from dataprep_schemas.manifest import (
     Ancestor,
@@ -23,6 +25,7 @@ from dataprep_schemas.manifest import (
     Shuffle,
     Unmatched,
 )
+from dataprep_schemas.tables import patient_column
 
 if TYPE_CHECKING:
     from dataprep.tables.database import Database
@@ -60,7 +63,9 @@ def take(
 
     manifest, chosen = sources[0].manifest, request.selection or tables.Selection()
     names = [name for name, _ in info.classes]
-    tables.take(database, chosen, names, several=len(sources) > 1)
+    several = len(sources) > 1
+    split_of = partial(parse_split, "split_by")
+    tables.take(database, chosen, names, split_of=split_of, several=several)
     splits = tables.splits(database)
     for name in splits:
         if not is_split(name):
@@ -69,6 +74,11 @@ def take(
                 f"--split_by {chosen.split_by or 'split'}: {cell!r} is no name of a split; leave "
                 "those images out with --where, or choose another column"
             )
+    if several or chosen.split_by:
+        column = patient_column(dict(info.attributes))
+        if column and (torn := tables.in_several_splits(database, column)):
+            patients = some_of([str(patient) for (patient,) in torn])
+            report(f"{counted(len(torn), 'patient')} in more than one split ({column}): {patients}")
     number_label_sets(database, splits, names, multilabel=info.multilabel)
     seed = manifest.seed if request.seed is None else request.seed
     tables.sample(database, chosen, splits, seed)

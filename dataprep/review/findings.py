@@ -19,9 +19,9 @@ from dataprep.review.rules import NEEDS_NEAR, NEEDS_PICTURES, RULES, Level, Rule
 from dataprep.sealed.set import SealedSet
 from dataprep.system.durable_files import write_durably
 from dataprep.system.messages import counted, printable
-from dataprep.tables.database import Database, make_table, open_database, rows, tables
+from dataprep.tables.database import Database, identifier, make_table, open_database, rows, tables
 from dataprep.tables.records import NAME, RecordsTable
-from dataprep_schemas.manifest import Classes
+from dataprep_schemas.tables import patient_column
 
 EXCLUDE_COLUMNS: Final = ("split", "key", "rule", "instead_of")
 """Of the file that ``--write_exclude`` writes and ``--exclude`` reads."""
@@ -102,7 +102,7 @@ def opened(
         TemporaryDirectory(prefix="dataprep-lint-") as scratch,
         open_database(Path(scratch), [sealed.out / NAME], rows=table.rows) as database,
     ):
-        _make_tables(database, sealed.out / NAME, sealed.manifest.classes)
+        _make_tables(database, sealed)
         database.execute(
             "create table limits as select $fewest as fewest, $imbalance as imbalance, "
             "$flattest as flattest",
@@ -128,7 +128,9 @@ def opened(
         yield database, remarks
 
 
-def _make_tables(database: Database, records: Path, classes: Classes) -> None:
+def _make_tables(database: Database, sealed: SealedSet) -> None:
+    records, classes = sealed.out / NAME, sealed.manifest.classes
+    patient = patient_column(dict(sealed.info.attributes))
     # Views: of fourteen million rows, a copy takes longer than all rules do.
     database.execute(
         "create table middles as select split, median(width::bigint * height) as middle "
@@ -137,7 +139,8 @@ def _make_tables(database: Database, records: Path, classes: Classes) -> None:
     database.execute(
         "create view images as select file_row_number as number, split, key, labels, status, "
         "reason, bytes, height, width, xxh3, substr(phash, 1, 64) as phash, "
-        "nullif(substr(phash, 65), '') as phash_cut, brightness, contrast, flat, middle "
+        "nullif(substr(phash, 65), '') as phash_cut, brightness, contrast, flat, middle, "
+        f"{identifier(patient) if patient else 'null'}::varchar as patient "
         f"from {tables([records], numbered=True)} join middles using (split) "
         "where position is not null"
     )

@@ -4,7 +4,8 @@ A query gives a row a finding: ``text``, what is wrong in words; ``images``, tho
 each (split, key); the worst first. Queries read these tables, which `dataprep.review.findings`
 makes:
 
-* ``images``: the stored images, numbered in their order; ``labels`` as the class list's numbers;
+* ``images``: the stored images, numbered in their order; ``labels`` as the class list's numbers,
+  ``patient`` as text, null where no attribute tells;
 * ``twice``: hashes of the bytes of more than one of them;
 * ``others``: every other row of the records;
 * ``counted``: images by split and class, also where there are none;
@@ -95,6 +96,15 @@ RULES: Final = (
         "nearly the same image in two splits",
         f"select text, images from ({_NEAR}) where splits order by distance, text",
         drop="copies",
+    ),
+    Rule(
+        "patient",
+        "error",
+        "a patient in two splits (attribute patient_id or patient)",
+        "select 'patient ' || patient || ' is in ' || string_agg(split, ', ' order by split) "
+        "as text, list(image order by split) as images from (select patient, split, "
+        f"min_by({_IMAGE}, number) as image from images where patient is not null group by all) "
+        "group by patient having count(*) > 1 order by text",
     ),
     Rule(
         "conflict",

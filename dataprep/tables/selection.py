@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
@@ -37,6 +37,7 @@ from dataprep.tables.questions import explained, sampled
 from dataprep.tables.records import KEPT_COLUMNS
 from dataprep_schemas.manifest import Input
 from dataprep_schemas.state import ExcludedNames
+from dataprep_schemas.tables import UNCERTAIN
 
 SOURCE: Final = "source number"
 ROW: Final = "row number"
@@ -75,9 +76,12 @@ on images.key = wanted.key and (wanted.split is null or wanted.split = images.sp
 
 _CHANGED: Final = """
 create view fresh as
-select images.* replace ({key} as key, {split} as split, {labels} as labels) from images
+select images.* replace ({key} as key, {split} as split{labels}) from images
 """
 _JOINED: Final = "left join relabelled using (split, key)"
+_LABELS: Final = ", coalesce(relabelled.labels, images.labels) as labels"
+# Who gives an image labels is certain of them.
+_CERTAIN: Final = f", if(relabelled.labels is null, images.{UNCERTAIN[0]}, null) as {UNCERTAIN[0]}"
 
 # Evaluated once, whatever it is: what a condition says could differ from time to time.
 _TAKEN: Final = """
@@ -144,12 +148,18 @@ def open_selection(
 
 
 def take(
-    database: Database, chosen: Selection, known: Sequence[str], *, several: bool = False
+    database: Database,
+    chosen: Selection,
+    known: Sequence[str],
+    *,
+    split_of: Callable[[str], str] = str,
+    several: bool = False,
 ) -> None:
     """Make the table ``fresh`` of what is taken, with names of classes as its labels.
 
     Args:
         known: identifiers of all classes that there may be.
+        split_of: the split that a cell of the column means.
         several: whether there are several data sets.
 
     Raises:
@@ -161,19 +171,27 @@ def take(
         database.execute("create view images as from found")
     else:
         leave_out(database, chosen.exclude)
-    labels, joined = "images.labels", ""
+    labels, joined = "", ""
     if chosen.relabel is not None:
         make_table(database, "wanted", _read_labels(chosen.relabel, known))
         database.execute(_RELABELLED)
         _check_relabelled(database, chosen.relabel)
-        labels, joined = "coalesce(relabelled.labels, images.labels)", _JOINED
+        labels, joined = _LABELS, _JOINED
+        if UNCERTAIN[0] in _columns(database, "images"):
+            labels += _CERTAIN
     key = "images.key"
     if chosen.names:
         database.execute("set variable names = $names", {"names": [*chosen.names]})
         key = "getvariable('names')[images.\"source number\" + 1] || '/' || images.key"
-    split = f"images.{identifier(chosen.split_by)}" if chosen.split_by else "images.split"
-    changed = _CHANGED.format(key=key, split=f"{split}::varchar", labels=labels)
-    database.execute(changed + joined)
+    split = "images.split"
+    if chosen.split_by:
+        cell = f"images.{identifier(chosen.split_by)}::varchar"
+        found = rows(database, f"select distinct {cell} as cell from images where cell <> ''")
+        named = {text: split_of(text) for (text,) in found}
+        query = "set variable split_names = map($cells::varchar[], $names::varchar[])"
+        database.execute(query, {"cells": [*named], "names": [*named.values()]})
+        split = f"getvariable('split_names')[{cell}]"
+    database.execute(_CHANGED.format(key=key, split=split, labels=labels) + joined)
     for name, one, places in rows(database, _TWICE) if several or chosen.split_by else ():
         remedy = "leave one out with --exclude, or keep their splits"
         if len(places) > 1:
@@ -182,14 +200,19 @@ def take(
         raise DatasetError(f"{where} would be there twice; {remedy}")
 
 
+def _columns(database: Database, table: str) -> list[str]:
+    """A data set's columns of a table."""
+    return [name for name, *_ in rows(database, f"describe {table}") if " " not in name]
+
+
 def _take(database: Database, chosen: Selection) -> None:
     import duckdb
 
-    columns = [name for name, *_ in rows(database, "describe recorded") if " " not in name]
-    if chosen.split_by and chosen.split_by not in columns:
+    known = _columns(database, "recorded")
+    if chosen.split_by and chosen.split_by not in known:
         raise UsageError(
             f"--split_by: there is no column {printable(chosen.split_by)}; expected one of "
-            f"{', '.join(columns)}"
+            f"{', '.join(known)}"
         )
     taken = database.view("recorded")
     if chosen.splits is not None:
@@ -198,7 +221,7 @@ def _take(database: Database, chosen: Selection) -> None:
     if chosen.where is None:
         taken.create_view("taken")
     else:
-        with explained(lambda: columns):
+        with explained(lambda: known):
             found = taken.filter(duckdb.SQLExpression(chosen.where))
             found.project(f'"{SOURCE}", "{ROW}"').create("taken_rows")
         database.execute(_TAKEN)
@@ -234,14 +257,14 @@ def _read_labels(path: Path, known: Sequence[str]) -> pa.Table:
         lines = csv.reader(io.StringIO(read_regular(path).decode("utf-8-sig"), newline=""))
         header = [name.strip() for name in next(lines, [])]
         column = next((name for name in ("labels", "label") if name in header), "")
-        if "key" not in header or not column:
+        if "key" not in header or not column or len({*header}) < len(header):
             raise UsageError(
-                f"--relabel {path}: expected a CSV with the columns key, label and perhaps split; "
+                f"--relabel {path}: expected columns key, label and perhaps split, each once; "
                 f"found {', '.join(map(printable, header))[:200] or 'nothing'}"
             )
         for cells in filter(None, lines):
             row = dict(zip(header, cells, strict=True))
-            labels = sorted(filter(None, map(str.strip, row[column].split("|"))))
+            labels = sorted({*map(str.strip, row[column].split("|"))} - {""})
             if unknown := [label for label in labels if label not in classes]:
                 raise UsageError(
                     f"--relabel {path}, line {lines.line_num}: no class "
@@ -276,6 +299,16 @@ def splits(database: Database) -> list[str]:
 def left_out(database: Database) -> ExcludedNames:
     """What ``--exclude`` leaves out."""
     return ExcludedNames(*rows(database, LEFT_OUT, {"wanted": None})[0])
+
+
+def in_several_splits(database: Database, column: str) -> list[tuple[int | str]]:
+    """Values of a column, such as patients, of which ``fresh`` has images in several splits."""
+    name = identifier(column)
+    return rows(
+        database,
+        f"select {name} from fresh where {name} is not null group by all "
+        "having count(distinct split) > 1 order by all",
+    )
 
 
 def count_relabelled(database: Database) -> int:

@@ -11,7 +11,7 @@ A column that has no value for a row is null.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -32,6 +32,7 @@ UNCERTAIN: Final[tuple[str, Kind]] = ("uncertain_labels", "text")
 ``|``."""
 
 _BOXES = "boxes"
+_PATIENT: Final = ("patient_id", "patient")
 
 _PLACE = {
     "container": ("string", "file to read, relative to the raw directory: archive or image"),
@@ -127,6 +128,11 @@ RECORDS: Mapping[str, tuple[str, str]] = {
     ),
 }
 """Name: (type, meaning)."""
+
+
+def patient_column(attributes: Collection[str]) -> str | None:
+    """The attribute that says whose an image is, if there is one."""
+    return next((name for name in _PATIENT if name in attributes), None)
 
 
 @cache

@@ -13,6 +13,8 @@ import pytest
 
 import dataprep
 from tests.conftest import FORMATS, Cli, Made, Raw, Shelf, hashes, leftovers, make, rows_of
+from tests.datasets.packing import picture
+from tests.datasets.test_folder import write_tree
 
 KINDS = ("tfrecord", "recordio", "lmdb", "webdataset", "hdf5", "parquet", "arrayrecord")
 DIFFERENT = {"manifest.json", "records.parquet"}
@@ -154,11 +156,57 @@ def test_the_split_may_be_a_column(cli: Cli, radiographs: Made, tmp_path: Path) 
     out = tmp_path / "out"
     attributes = [name for name, _ in manifest(radiographs.out)["examples"]["attributes"]]
     column = next(name for name in attributes if "view" in name)
-    select(cli, radiographs.out, "--to", out, "--split_by", column)
-    there = {row[column] for row in rows_of(radiographs.out) if row["position"] is not None}
+    said = select(cli, radiographs.out, "--to", out, "--split_by", column)
+    there = {row[column].lower() for row in rows_of(radiographs.out) if row["position"] is not None}
     assert {*manifest(out)["splits"]} == there
-    assert all(row["split"] == row[column] for row in rows_of(out) if row["position"] is not None)
+    rows = [row for row in rows_of(out) if row["position"] is not None]
+    assert all(row["split"] == row[column].lower() for row in rows)
     assert dataprep.diff(radiographs.out, out).same is False
+    # A patient has radiographs of both views.
+    splits: dict[int, set[str]] = {}
+    for row in rows:
+        splits.setdefault(row["patient_id"], set()).add(row["split"])
+    torn = sorted(patient for patient, some in splits.items() if len(some) > 1)
+    assert f"{len(torn)} patients in more than one split (patient_id): " in said
+    (found,) = dataprep.lint(out, rules=["patient"], show=None).rules
+    assert {finding.text for finding in found.findings} == {
+        f"patient {patient} is in {', '.join(sorted(splits[patient]))}" for patient in torn
+    }
+    (found,) = dataprep.lint(radiographs.out, rules=["patient"]).rules
+    assert found.count == 0
+
+
+def test_splits_of_a_column_are_called_as_those_of_a_listing(cli: Cli, tmp_path: Path) -> None:
+    images = {f"{at}.png": picture(at) for at in range(8)}
+    write_tree(tmp_path / "raw", images)
+    parts = ("Train", "training", "Val", "valid", "Test")
+    lines = [(f"{at}.png", "a", parts[at % 5]) for at in range(8)]
+    table = write_csv(tmp_path / "list.csv", [("path", "label", "part"), *lines])
+    words = ("folder", "--raw", tmp_path / "raw", "--listing", table)
+    listed, kept, out = tmp_path / "listed", tmp_path / "kept", tmp_path / "out"
+    assert cli(*words, "--out", listed, "--split_column", "part").code == 0
+    assert cli(*words, "--out", kept, "--attribute_columns", "part").code == 0
+    select(cli, kept, "--to", out, "--split_by", "part")
+    assert [*manifest(out)["splits"]] == [*manifest(listed)["splits"]]
+    for split in manifest(out)["splits"]:
+        assert keys(out, split) == keys(listed, split)
+    table = write_csv(
+        tmp_path / "list.csv", [("path", "label", "part"), ("0.png", "a", "St. Mary")]
+    )
+    assert cli(*words, "--out", kept, "--attribute_columns", "part", "--overwrite").code == 0
+    said = refused(cli, kept, "--to", tmp_path / "no", "--split_by", "part")
+    assert "--split_by St. Mary: a split's name has the characters" in said
+
+
+def test_a_label_that_is_given_twice_is_one(cli: Cli, radiographs: Made, tmp_path: Path) -> None:
+    key, labels = (
+        keys(radiographs.out)[0],
+        [name for name, _ in manifest(radiographs.out)["classes"]],
+    )
+    cell = f"{labels[2]}|{labels[1]}|{labels[2]}"
+    table = write_csv(tmp_path / "labels.csv", [("split", "key", "label"), ("train", key, cell)])
+    select(cli, radiographs.out, "--to", tmp_path / "out", "--relabel", table)
+    assert dataprep.open(tmp_path / "out", "train").by_key(key).labels == (1, 2)
 
 
 def test_a_list_of_classes_renumbers_them(cli: Cli, folders: Made, tmp_path: Path) -> None:
@@ -202,7 +250,8 @@ def test_what_cannot_be_taken_is_refused_in_one_line(
     [
         ([("key", "label"), ("no such key", "n01440764")], "1 line not about one image"),
         ([("key", "label"), ("{key}", "no such class")], "line 2: no class no such class"),
-        ([("name", "label"), ("{key}", "n01440764")], "expected a CSV with the columns"),
+        ([("name", "label"), ("{key}", "n01440764")], "expected columns key, label"),
+        ([("key", "label", "label"), ("{key}", "n01440764", "")], "each once"),
         ([("key", "label"), ("{key}",)], "cannot be used"),
         ([("key", "label"), ("{key}", "n01440764"), ("{key}", "n01443537")], "about one image"),
     ],
