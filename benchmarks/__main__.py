@@ -1,7 +1,7 @@
 """``python -m benchmarks QUESTION``: measures what a question asks, and prints a table.
 
-The table is Markdown; docs/performance.md says what came. Both sides of a ratio are measured in turn in
-the same minutes; absolute figures are of this machine only.
+The table is Markdown; docs/performance.md says what came. Both sides of a ratio are measured in
+turn in the same minutes; absolute figures are of this machine only.
 """
 
 from __future__ import annotations
