@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from PIL import Image
@@ -79,7 +79,8 @@ def _pixels(encoded: bytes) -> np.ndarray:
     if _TURBO:
         import simplejpeg  # type: ignore[import-untyped]
 
-        return simplejpeg.decode_jpeg(encoded, "RGB")
+        pixels: np.ndarray = simplejpeg.decode_jpeg(encoded, "RGB")
+        return pixels
     return np.array(Image.open(io.BytesIO(encoded)).convert("RGB"))
 
 
@@ -177,7 +178,7 @@ def _own_loader(directory: Path, random: bool, **look: Any) -> Any:
     import dataprep
 
     records = dataprep.open(directory)
-    order = "global" if random else "none"
+    order: Literal["global", "none"] = "global" if random else "none"
     return records.loader(_BATCH, shuffle=order, uneven="repeat", threads=_WORKERS, **look)
 
 
@@ -204,7 +205,8 @@ def _sampler(directory: Path, random: bool) -> Epoch:
     import dataprep
 
     records = dataprep.open(directory)
-    dataset, order = records.to_torch(), "global" if random else "none"
+    dataset = records.to_torch()
+    order: Literal["global", "none"] = "global" if random else "none"
     sampler = records.sampler(_BATCH, shuffle=order, uneven="repeat")
     return _torch_epochs(dataset, random, collate_fn=dataset.collate_fn, batch_sampler=sampler)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -63,7 +64,7 @@ def _measure(setting: Setting, case: _Case) -> list[Row]:
         "loop, one core": partial(loop, 1),
         "loop, all cores": partial(loop, setting.cores),
     }
-    warm_up = [lambda: ours(small), partial(loop, 1)]
+    warm_up: list[Callable[[], object]] = [lambda: ours(small), partial(loop, 1)]
     found, one, all_ = rounds(setting, name, programs, warm_up=warm_up).values()
     steady, whole = [it.steady for it in found], [it.whole for it in found]
     together, alone = [it.whole for it in all_], [it.whole_per_cpu for it in one]

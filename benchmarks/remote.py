@@ -90,7 +90,7 @@ def measure(setting: Setting) -> list[Row]:
             "AWS_SECRET_ACCESS_KEY": "secret",
         }
         _forget(address)
-        pushed = [sys.executable, "-m", "dataprep", "push", out / "set", _ADDRESS]
+        pushed: list[str | Path] = [sys.executable, "-m", "dataprep", "push", out / "set", _ADDRESS]
         run(pushed, environment=environment)
         requests = {"dataprep push": [_requests(address)]}
         rows = []
@@ -123,7 +123,7 @@ def _measure(
 
     def measured(name: str) -> Usage:
         with fresh(place / "copy") as copy:
-            command = (
+            command: list[str | Path] = (
                 [*commands[name], copy, out]
                 if name != _OURS
                 else [*(sys.executable, "-m", "dataprep", "stage", _ADDRESS, "--to", copy)]
@@ -160,7 +160,7 @@ def _make(setting: Setting, place: Path) -> None:
         comments = [b"\xff\xfe\xff\xff" + noise.randbytes(_COMMENT) for _ in range(16)]
         (raw / f"{number}.jpg").write_bytes(b"".join((jpeg[:2], *comments, jpeg[2:])))
     words = ["--raw", place / "raw", "--out", place / "set", "--num_shards", str(shards)]
-    run([sys.executable, "-m", "dataprep", "folder", *words])
+    run([sys.executable, "-m", "dataprep", "folder", *map(str, words)])
 
 
 @contextmanager

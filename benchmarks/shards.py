@@ -13,6 +13,7 @@ import sys
 import tarfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -56,8 +57,8 @@ def measure(setting: Setting) -> list[Row]:
                     scanned.copy(file)
         return images / (time.perf_counter() - began)
 
-    whole_of = rounds(setting, "shards", {name: lambda name=name: whole(name) for name in forms})
-    scan_of = rounds(setting, "scans", {name: lambda name=name: scan(name) for name in forms})
+    whole_of = rounds(setting, "shards", {name: partial(whole, name) for name in forms})
+    scan_of = rounds(setting, "scans", {name: partial(scan, name) for name in forms})
     rows = []
     theirs = [images / usage.seconds for usage in whole_of["archives"]]
     for name in forms:

@@ -144,12 +144,12 @@ def beside(
     kinds = (("steady", "steady", target), ("whole", f"whole command, {whole}", whole_target))
     for rate, text, aim in kinds:
         wall, per_cpu = attrgetter(rate), attrgetter(f"{rate}_per_cpu")
-        sides = [
+        our_text, their_text = (
             f"{number([*map(wall, side)])} images/s, {number([*map(per_cpu, side)])} a CPU-second"
             for side in (ours, theirs)
-        ]
+        )
         ratios = tuple(wall(our) / wall(their) for our, their in zip(ours, theirs, strict=True))
-        rows.append(Row(f"{what}; {text}", *sides, ratios, aim))
+        rows.append(Row(f"{what}; {text}", our_text, their_text, ratios, aim))
     return rows
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -95,10 +96,11 @@ def sink_in(site: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The sink can be found here, and by processes that are started here."""
     monkeypatch.syspath_prepend(site)
     monkeypatch.setenv("PYTHONPATH", str(site), prepend=os.pathsep)
-    for cached in (load_sink, programs):
+    caches: tuple[Any, ...] = (load_sink, programs)
+    for cached in caches:
         cached.cache_clear()
     yield
-    for cached in (load_sink, programs):
+    for cached in caches:
         cached.cache_clear()
 
 

@@ -31,7 +31,7 @@ from tests.conftest import FORMATS, Cli, Made, Shelf, hashes
 COUNTS = {"train": 6, "validation": 2}
 
 
-def keywords(words: tuple[str, ...]) -> dict[str, str]:
+def keywords(words: tuple[str, ...]) -> dict[str, Any]:
     """``("--sink", "lmdb")`` as Python has it."""
     return {
         name.removeprefix("--"): value for name, value in zip(words[::2], words[1::2], strict=True)
@@ -74,6 +74,7 @@ def test_a_conversion_and_what_looks_at_it(cli: Cli, tiny: Made, tmp_path: Path)
     assert dataprep.diff(tiny.out, out, workers=2).same
     assert dataprep.status(out).state == "sealed"
     contents = dataprep.inspect(out)
+    assert isinstance(contents, dataprep.Contents)
     assert [split.records for split in contents.splits.values()] == [24, 6]
     assert str(contents) + "\n" == cli("inspect", out).out
     assert str(dataprep.status(out)) + "\n" == cli("status", out).out
@@ -94,9 +95,9 @@ def test_staging_copies_and_returns_where(tiny: Made, tmp_path: Path) -> None:
     copied = [*(place / "validation").iterdir(), *(place / "index" / "validation").iterdir()]
     assert end.total >= sum(path.stat().st_size for path in copied)
     with pytest.raises(UsageError, match="no option 'splitt'; did you mean split"):
-        dataprep.stage(tiny.out, to=tmp_path / "copy", splitt=["train"])
+        dataprep.stage(tiny.out, to=tmp_path / "copy", splitt=["train"])  # type: ignore[call-arg]
     with pytest.raises(UsageError, match="'nodes' is not"):
-        dataprep.stage(tiny.out, to=tmp_path / "copy", share="nodes")
+        dataprep.stage(tiny.out, to=tmp_path / "copy", share="nodes")  # type: ignore[arg-type]
 
 
 WRONG: list[dict[str, Any]] = [
@@ -116,7 +117,7 @@ def test_wrong_options_get_the_message_of_the_command(
     cli: Cli, tiny: Made, tmp_path: Path, options: dict[str, Any]
 ) -> None:
     words = [word for name, value in options.items() for word in (f"--{name}", value)]
-    places = {"raw": tiny.raw.path, "out": tmp_path}
+    places: dict[str, Any] = {"raw": tiny.raw.path, "out": tmp_path}
     result = cli("imagenet", "--raw", tiny.raw.path, "--out", tmp_path, *words)
     assert result.code == 2
     with pytest.raises(UsageError) as caught:
@@ -193,7 +194,12 @@ def test_a_directory_of_somebody_else_is_refused_before_anything_is_made(
     (tmp_path / hidden).mkdir()  # what file systems keep there is nobody's
     (tmp_path / hidden / "x").write_text("")
     (tmp_path / "train" / "deep").mkdir(parents=True)
-    options = {"raw": tiny.raw.path, "out": tmp_path, "num_shards": COUNTS, "workers": 1}
+    options: dict[str, Any] = {
+        "raw": tiny.raw.path,
+        "out": tmp_path,
+        "num_shards": COUNTS,
+        "workers": 1,
+    }
     foreign = tmp_path / "train" / "deep" / "notes.txt"
     foreign.write_text("mine")
     for call in (
@@ -230,7 +236,12 @@ def test_a_call_leaves_signals_alone_and_works_in_a_thread(tiny: Made, tmp_path:
 
 
 def test_an_interrupt_is_the_callers_and_the_same_call_resumes(tiny: Made, tmp_path: Path) -> None:
-    options = {"raw": tiny.raw.path, "out": tmp_path, "num_shards": COUNTS, "workers": 1}
+    options: dict[str, Any] = {
+        "raw": tiny.raw.path,
+        "out": tmp_path,
+        "num_shards": COUNTS,
+        "workers": 1,
+    }
 
     def interrupt(progress: Progress) -> None:
         if progress.phase == "write":
@@ -270,7 +281,7 @@ def test_importing_is_free_and_names_are_there(tiny: Made) -> None:
     for name in dataprep.__all__:
         assert getattr(dataprep, name)
     with pytest.raises(AttributeError, match="'dataprep' has no attribute 'Sample'"):
-        _ = dataprep.Sample  # type: ignore[attr-defined]
+        _ = dataprep.Sample
 
 
 # --- progress ---

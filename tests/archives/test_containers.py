@@ -6,17 +6,20 @@ import gzip
 import io
 import os
 import zipfile
+from collections.abc import Callable, Iterable
 
 import pytest
 
 from dataprep.archives.containers import list_container, stat_fingerprint
 from dataprep.errors import SourceError
+from tests.datasets.conftest import RawData
 
 NAMES = ["b.png", "x/y/c.JPEG", "x/a.jpg", "x/notes.txt", ".git/d.png", "@eaDir/e.jpg", "x/.f.png"]
 IMAGES = ["b.png", "x/a.jpg", "x/y/c.JPEG"]
+Forms = Callable[[list[str]], dict[str, str]]
 
 
-def zipped(names):
+def zipped(names: Iterable[str]) -> bytes:
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w") as archive:
         for name in names:
@@ -25,10 +28,10 @@ def zipped(names):
 
 
 @pytest.fixture
-def forms(raw):
+def forms(raw: RawData) -> Forms:
     """Write the same files as a folder and as each archive: {container: restarts name}."""
 
-    def write(names):
+    def write(names: list[str]) -> dict[str, str]:
         members = [(name, name.encode()) for name in names]
         raw.write("a.tar", raw.tar(members))
         raw.write("a.tar.gz", gzip.compress(raw.tar(members)))
@@ -38,11 +41,11 @@ def forms(raw):
     return write
 
 
-def paths(raw, container, **options):
-    return [image.path for image in list_container(raw.path, container, **options).images]
+def paths(raw: RawData, container: str, *, deep: bool) -> list[str]:
+    return [image.path for image in list_container(raw.path, container, deep=deep).images]
 
 
-def test_every_form_lists_the_same(raw, forms):
+def test_every_form_lists_the_same(raw: RawData, forms: Forms) -> None:
     archives = forms(NAMES)
     for name in NAMES:
         raw.write(f"a/{name}", name.encode())
@@ -54,7 +57,7 @@ def test_every_form_lists_the_same(raw, forms):
         assert bool(found.restarts) == bool(restarts)
 
 
-def test_names_are_cleaned_and_those_that_lead_out_are_left_out(raw, forms):
+def test_names_are_cleaned_and_those_that_lead_out_are_left_out(raw: RawData, forms: Forms) -> None:
     names = ["./a.png", "/etc/b.png", "x//./c.png", "../d.png", "x/../e.png", "..f.png"]
     for container, restarts in forms(names).items():
         found = list_container(raw.path, container, restarts_name=restarts)
@@ -84,14 +87,16 @@ def test_names_are_cleaned_and_those_that_lead_out_are_left_out(raw, forms):
     ],
     ids=["list", "tgz", "short", "tar", "zip", "empty", "gzip"],
 )
-def test_anything_else_is_refused(raw, container, content, message):
+def test_anything_else_is_refused(
+    raw: RawData, container: str, content: bytes, message: str
+) -> None:
     raw.write(container, content)
     with pytest.raises(SourceError, match=f"{container} {message}") as caught:
         list_container(raw.path, container, restarts_name="r")
     assert "\n" not in str(caught.value)
 
 
-def test_what_is_gone_or_no_file_is_refused(raw):
+def test_what_is_gone_or_no_file_is_refused(raw: RawData) -> None:
     for function in (list_container, stat_fingerprint):
         with pytest.raises(SourceError, match=r"cannot read gone.tar: No such file"):
             function(raw.path, "gone.tar")
@@ -100,7 +105,7 @@ def test_what_is_gone_or_no_file_is_refused(raw):
         list_container(raw.path, "pipe.tar")
 
 
-def test_a_folder_is_only_searched_below_if_asked(raw):
+def test_a_folder_is_only_searched_below_if_asked(raw: RawData) -> None:
     for name in NAMES:
         raw.write(f"a/{name}", b"x")
     found = list_container(raw.path, "a")
@@ -120,7 +125,7 @@ def test_a_folder_is_only_searched_below_if_asked(raw):
     ]
 
 
-def test_linked_folders_are_followed_but_not_in_circles(raw):
+def test_linked_folders_are_followed_but_not_in_circles(raw: RawData) -> None:
     raw.write("elsewhere/one.png", b"1")
     raw.write("a/inner/two.png", b"2")
     (raw.path / "a" / "linked").symlink_to(raw.path / "elsewhere")
@@ -132,17 +137,17 @@ def test_linked_folders_are_followed_but_not_in_circles(raw):
     ]
 
 
-def test_a_link_that_leads_nowhere_is_named(raw):
+def test_a_link_that_leads_nowhere_is_named(raw: RawData) -> None:
     raw.write("a/x/one.png", b"1")
     (raw.path / "a" / "x" / "two.png").symlink_to("gone.png")
     with pytest.raises(SourceError, match=r"cannot read a/x/two.png: No such file"):
         list_container(raw.path, "a", deep=True)
 
 
-def test_an_empty_folder_is_named(raw):
+def test_an_empty_folder_is_named(raw: RawData) -> None:
     (raw.path / "a" / "b").mkdir(parents=True)
-    for options in ({"deep": True}, {"deep": False}):
-        found = list_container(raw.path, "a/b", **options)
+    for deep in (True, False):
+        found = list_container(raw.path, "a/b", deep=deep)
         assert [(ignored.container, ignored.reason) for ignored in found.ignored] == [
             ("a/b", "empty class folder")
         ]

@@ -6,6 +6,7 @@ import gzip
 import random
 import struct
 import zlib
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,10 +18,12 @@ from hypothesis import strategies as st
 
 from dataprep.archives.containers import list_container
 from dataprep.archives.gzip import Restarts, find_restarts, unpack
+from dataprep.archives.listing import Listing
 from dataprep.archives.open_files import LocalFile
 from dataprep.datasets import close_archives, read_image
 from dataprep.errors import RemoteError, SourceError
 from dataprep.tables import Row
+from tests.datasets.conftest import RawData
 
 # Ways to end a block: at any bit, at a byte, at a byte without a window, or left to deflate.
 FLUSHES = (zlib.Z_PARTIAL_FLUSH, zlib.Z_SYNC_FLUSH, zlib.Z_FULL_FLUSH, zlib.Z_BLOCK, None)
@@ -74,7 +77,9 @@ def restarts_of(directory: Path, packed: bytes, unpacked: int) -> tuple[LocalFil
 
 @settings(max_examples=25)
 @given(st.lists(members, min_size=1, max_size=3), st.data())
-def test_any_part_is_read_as_it_was(described, draw):
+def test_any_part_is_read_as_it_was(
+    described: list[tuple[int, int, int, int, int, int]], draw: st.DataObject
+) -> None:
     parts = [content(seed, size) for seed, size, *_ in described]
     data = b"".join(parts)
     packed = b"".join(
@@ -119,17 +124,17 @@ class Archive:
 
 
 @pytest.fixture(scope="module")
-def packed(make_raw):
+def packed(make_raw: type[RawData]) -> bytes:
     return gzip.compress(make_raw.tar(IMAGES), 1, mtime=0)
 
 
 @pytest.fixture
-def archive(tmp_path, packed):
+def archive(tmp_path: Path, packed: bytes) -> Archive:
     close_archives()
     return Archive(tmp_path, packed)
 
 
-def test_every_image_is_read_in_any_order_by_any_thread(archive):
+def test_every_image_is_read_in_any_order_by_any_thread(archive: Archive) -> None:
     assert all(row.packing == ("gzip", "unit.restarts") and row.offset > 0 for row in archive.rows)
     assert len(Restarts(str(archive.restarts))._points) > 3
     rows = random.Random(0).sample(archive.rows, len(archive.rows))
@@ -138,7 +143,7 @@ def test_every_image_is_read_in_any_order_by_any_thread(archive):
     assert images == dict(IMAGES)
 
 
-def test_an_archive_overwritten_in_place_is_noticed(archive, packed):
+def test_an_archive_overwritten_in_place_is_noticed(archive: Archive, packed: bytes) -> None:
     for filling in (b"\0", b"\xff"):
         (archive.path / "a.tgz").write_bytes(filling * len(packed))
         for row in archive.rows[::10]:
@@ -146,7 +151,7 @@ def test_an_archive_overwritten_in_place_is_noticed(archive, packed):
                 archive.read(row)
 
 
-def test_restart_points_that_are_gone_or_torn_are_noticed(archive):
+def test_restart_points_that_are_gone_or_torn_are_noticed(archive: Archive) -> None:
     whole = archive.restarts.read_bytes()
     with pytest.raises(ValueError, match=r"a.tgz is a gzip archive"):
         read_image(archive.path, archive.rows[0])
@@ -168,14 +173,14 @@ def test_restart_points_that_are_gone_or_torn_are_noticed(archive):
 SMALL = [(f"{number}.png", bytes([number]) * 700) for number in range(1, 5)]
 
 
-def scan(directory: str | Path, packed: bytes):
+def scan(directory: str | Path, packed: bytes) -> Listing:
     (Path(directory) / "a.tgz").write_bytes(packed)
     return list_container(Path(directory), "a.tgz", restarts_name="r")
 
 
 @settings(max_examples=60)
 @given(data=st.data())
-def test_a_truncated_archive_is_refused(make_raw, data):
+def test_a_truncated_archive_is_refused(make_raw: type[RawData], data: st.DataObject) -> None:
     packed = gzip.compress(make_raw.tar(SMALL), mtime=0)
     kept = data.draw(st.integers(2, len(packed) - 1))
     with TemporaryDirectory() as directory:
@@ -184,7 +189,7 @@ def test_a_truncated_archive_is_refused(make_raw, data):
         assert "\n" not in str(caught.value)
 
 
-def test_damage_and_what_follows_are_named(tmp_path, make_raw):
+def test_damage_and_what_follows_are_named(tmp_path: Path, make_raw: type[RawData]) -> None:
     packed = gzip.compress(make_raw.tar(SMALL), mtime=0)
     with pytest.raises(SourceError, match=r"a.tgz is damaged or truncated: Compressed file ended"):
         scan(tmp_path, packed[:-1])
@@ -202,17 +207,20 @@ def test_damage_and_what_follows_are_named(tmp_path, make_raw):
 
 @settings(max_examples=150)
 @given(st.lists(st.tuples(st.integers(0, 7000), st.binary(min_size=1, max_size=40)), max_size=4))
-def test_compressed_or_not_the_listing_is_the_same(make_raw, patches):
+def test_compressed_or_not_the_listing_is_the_same(
+    make_raw: type[RawData], patches: list[tuple[int, bytes]]
+) -> None:
     content = bytearray(make_raw.tar(SMALL))
     for offset, patch in patches:
         content[offset : offset + len(patch)] = patch
     with TemporaryDirectory() as directory:
         (Path(directory) / "a.tar").write_bytes(content)
-        answers = []
-        for list_it in (
+        answers: list[object] = []
+        ways: tuple[Callable[[], Listing], ...] = (
             lambda: list_container(Path(directory), "a.tar"),
             lambda: scan(directory, gzip.compress(content, 1)),
-        ):
+        )
+        for list_it in ways:
             try:
                 found = list_it()
             except SourceError:
@@ -236,6 +244,10 @@ def test_that_a_bucket_does_not_answer_is_said(tmp_path: Path) -> None:
     data = random.Random(0).randbytes(1 << 20)
     _, restarts = restarts_of(tmp_path, gzip.compress(data), len(data))
     silent = Silent(str(tmp_path / "a.gz"))
-    for read in (lambda: restarts.read(silent, 1000, 10), lambda: find_restarts(silent, 9, 1)):
+    reads: tuple[Callable[[], bytes], ...] = (
+        lambda: restarts.read(silent, 1000, 10),
+        lambda: find_restarts(silent, 9, 1),
+    )
+    for read in reads:
         with pytest.raises(RemoteError, match="does not answer"):
             read()

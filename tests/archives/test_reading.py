@@ -15,13 +15,14 @@ from dataprep.errors import ImageError, SourceError
 from dataprep.images.recipe import MAX_IMAGE_BYTES
 from dataprep.tables import Row
 from dataprep_schemas import imagenet_classes
+from tests.datasets.conftest import RawData
 
 
-def first_row(raw):
+def first_row(raw: RawData) -> Row:
     return raw.scan("train")[0][0]
 
 
-def test_a_file_of_another_size_is_noticed(raw):
+def test_a_file_of_another_size_is_noticed(raw: RawData) -> None:
     raw.train_tree()
     row = first_row(raw)
     raw.write(row.container, b"short")
@@ -35,7 +36,7 @@ def test_a_file_of_another_size_is_noticed(raw):
         read_image(raw.path, row)
 
 
-def test_a_shorter_or_vanished_archive_is_noticed(raw):
+def test_a_shorter_or_vanished_archive_is_noticed(raw: RawData) -> None:
     raw.train_archive()
     row = first_row(raw)
     os.truncate(raw.path / row.container, row.offset + row.size - 1)
@@ -50,7 +51,7 @@ def test_a_shorter_or_vanished_archive_is_noticed(raw):
         read_image(raw.path, row)
 
 
-def test_a_new_search_sees_a_replaced_archive(raw):
+def test_a_new_search_sees_a_replaced_archive(raw: RawData) -> None:
     raw.train_archive()
     read_image(raw.path, first_row(raw))
     raw.write("new", raw.tar([("n01440764.tar", raw.tar([("a.JPEG", b"new bytes")]))]))
@@ -63,7 +64,7 @@ def open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-def test_threads_share_a_bounded_number_of_open_archives(raw):
+def test_threads_share_a_bounded_number_of_open_archives(raw: RawData) -> None:
     synsets = [synset for synset, _ in imagenet_classes()[:150]]
     for synset in synsets:
         raw.write_tar(f"train/{synset}.tar", [(f"{synset}_1.JPEG", synset.encode())])
@@ -86,6 +87,6 @@ def test_threads_share_a_bounded_number_of_open_archives(raw):
         Row("a", "a.zip", 512, 10, 0, (0,), packing=("deflate", 5 << 30, 0)),
     ],
 )
-def test_an_image_of_endless_bytes_is_rejected_unread(tmp_path, row):
+def test_an_image_of_endless_bytes_is_rejected_unread(tmp_path: Path, row: Row) -> None:
     with pytest.raises(ImageError, match=r"[0-9,]{13} bytes, at most 268,435,456 allowed"):
         read_image(tmp_path, row, tmp_path, most=MAX_IMAGE_BYTES)

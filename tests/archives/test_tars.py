@@ -9,12 +9,13 @@ import pytest
 
 from dataprep.datasets import read_image
 from dataprep.errors import SourceError
+from tests.datasets.conftest import Form, Member, RawData
 
 SYNSET = "n01440764"
 
 
-def test_only_regular_files_are_taken(raw):
-    members = [
+def test_only_regular_files_are_taken(raw: RawData) -> None:
+    members: list[Member] = [
         raw.special("folder", tarfile.DIRTYPE),
         raw.special("a.JPEG", tarfile.SYMTYPE, linkname="/etc/passwd"),
         raw.special("b.JPEG", tarfile.LNKTYPE, linkname="ok.JPEG"),
@@ -43,7 +44,7 @@ def test_only_regular_files_are_taken(raw):
 
 
 @pytest.mark.parametrize("form", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
-def test_long_and_undecodable_names(raw, form):
+def test_long_and_undecodable_names(raw: RawData, form: Form) -> None:
     names = ["d/" * 200 + "n" * 180 + ".JPEG", os.fsdecode(b"\xff\xe9.JPEG"), "line\nbreak.JPEG"]
     content = raw.tar([(name, b"bytes") for name in names], form=form)
     rows, _ = raw.scan_class_tar(SYNSET, content)
@@ -52,7 +53,7 @@ def test_long_and_undecodable_names(raw, form):
     assert all(read_image(raw.path, row) == b"bytes" for row in rows)
 
 
-def test_a_member_beyond_eight_gigabytes(raw):
+def test_a_member_beyond_eight_gigabytes(raw: RawData) -> None:
     size = 9 << 30
     header = raw.special("a.JPEG", tarfile.REGTYPE, size=size).tobuf(tarfile.GNU_FORMAT)
     raw.write(f"train/{SYNSET}.tar", header)
@@ -61,7 +62,7 @@ def test_a_member_beyond_eight_gigabytes(raw):
     assert [(row.offset, row.size) for row in rows] == [(512, size)]
 
 
-def test_an_empty_archive_is_named(raw):
+def test_an_empty_archive_is_named(raw: RawData) -> None:
     rows, ignored = raw.scan_class_tar(SYNSET, raw.tar([]))
     assert not rows
     assert [(entry.container, entry.reason) for entry in ignored] == [
@@ -69,7 +70,7 @@ def test_an_empty_archive_is_named(raw):
     ]
 
 
-def test_a_link_in_the_outer_archive_is_refused(raw):
+def test_a_link_in_the_outer_archive_is_refused(raw: RawData) -> None:
     inner = raw.tar([("a.JPEG", b"a")])
     link = raw.special("n01443537.tar", tarfile.SYMTYPE, linkname=f"{SYNSET}.tar")
     raw.write_tar("ILSVRC2012_img_train.tar", [(f"d/{SYNSET}.tar", inner), link])

@@ -16,8 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dataprep.archives.containers import list_container
+from dataprep.archives.listing import Listing
 from dataprep.datasets import close_archives, read_image
 from dataprep.errors import SourceError
+from dataprep.tables import Row
 
 MOMENT = (2017, 9, 1, 12, 30, 58)  # as seconds since 1970, in UTC:
 SECONDS = 1_504_269_058
@@ -46,17 +48,17 @@ def images_zipped() -> bytes:
     return zipped(*((entry(name, methods[len(body) % 3 % 2]), body) for name, body in IMAGES))
 
 
-def scan(directory: str | Path, content: bytes):
+def scan(directory: str | Path, content: bytes) -> Listing:
     (Path(directory) / "a.zip").write_bytes(content)
     close_archives()
     return list_container(Path(directory), "a.zip")
 
 
-def rows(listing):
+def rows(listing: Listing) -> list[Row]:
     return [image.row(image.path, (0,)) for image in listing.images]
 
 
-def test_stored_and_deflated_images_are_read(tmp_path):
+def test_stored_and_deflated_images_are_read(tmp_path: Path) -> None:
     found = rows(scan(tmp_path, images_zipped()))
     assert {row.packing[:1] for row in found} == {("stored",), ("deflate",)}
     assert all(row.offset > 0 for row in found)
@@ -65,13 +67,17 @@ def test_stored_and_deflated_images_are_read(tmp_path):
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
 @pytest.mark.parametrize("prefix", [b"", b"#!/bin/sh\n" * 9])
-def test_long_fields_and_what_precedes_the_archive(tmp_path, method, prefix):
+def test_long_fields_and_what_precedes_the_archive(
+    tmp_path: Path, method: int, prefix: bytes
+) -> None:
     content = zipped((entry("a.png", method), b"large"), (entry("b.png", method), b""), large=True)
     found = rows(scan(tmp_path, prefix + content))
     assert [read_image(tmp_path, row) for row in found] == [b"large", b""]
 
 
-def test_times_do_not_depend_on_the_time_zone(tmp_path, monkeypatch):
+def test_times_do_not_depend_on_the_time_zone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     time.tzset()
     try:
@@ -82,7 +88,7 @@ def test_times_do_not_depend_on_the_time_zone(tmp_path, monkeypatch):
     assert found.images[0].modified == SECONDS
 
 
-def test_names_are_decoded_as_they_were_encoded(tmp_path):
+def test_names_are_decoded_as_they_were_encoded(tmp_path: Path) -> None:
     names = ["Größe.png", "日本.png", "plain.png"]
     found = scan(tmp_path, zipped(*((entry(name), b"x") for name in names)))
     assert [image.path for image in found.images] == names
@@ -92,7 +98,7 @@ def test_names_are_decoded_as_they_were_encoded(tmp_path):
     assert read_image(tmp_path, rows(found)[0]) == b"x"
 
 
-def test_what_is_no_readable_image_is_left_out_and_says_why(tmp_path):
+def test_what_is_no_readable_image_is_left_out_and_says_why(tmp_path: Path) -> None:
     link = entry("link.png", create_system=3, external_attr=(stat.S_IFLNK | 0o777) << 16)
     pipe = entry("pipe.png", create_system=3, external_attr=(stat.S_IFIFO | 0o666) << 16)
     kept = entry("kept.png", create_system=3, external_attr=(stat.S_IFREG | 0o644) << 16)
@@ -128,7 +134,7 @@ def test_what_is_no_readable_image_is_left_out_and_says_why(tmp_path):
 
 @settings(max_examples=60)
 @given(data=st.data())
-def test_a_truncated_archive_is_refused(data):
+def test_a_truncated_archive_is_refused(data: st.DataObject) -> None:
     content = images_zipped()
     kept = data.draw(st.integers(0, len(content) - 1))
     with TemporaryDirectory() as directory:
@@ -138,7 +144,7 @@ def test_a_truncated_archive_is_refused(data):
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
-def test_damage_after_the_scan_is_noticed(tmp_path, method):
+def test_damage_after_the_scan_is_noticed(tmp_path: Path, method: int) -> None:
     body = os.urandom(50) * 20
     row = msgspec.structs.replace(
         rows(scan(tmp_path, of({"a.png": body}, method)))[0], container_mtime=0
@@ -160,7 +166,7 @@ def of(members: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
     return zipped(*((entry(name, method), body) for name, body in members.items()))
 
 
-def test_backslashes_separate_where_there_is_no_slash(tmp_path):
+def test_backslashes_separate_where_there_is_no_slash(tmp_path: Path) -> None:
     members = {"cat\\": b"", "cat\\1.jpg": b"one", "cat/a\\b.jpg": b"three"}
     found = scan(tmp_path, of(members))
     read = {row.key: read_image(tmp_path, row) for row in rows(found)}
@@ -170,7 +176,9 @@ def test_backslashes_separate_where_there_is_no_slash(tmp_path):
 
 @pytest.mark.parametrize("large", [False, True], ids=["zip", "zip64"])
 @pytest.mark.parametrize("more", [-1, 0, 1, 100])
-def test_an_end_that_promises_another_number_of_entries(tmp_path, monkeypatch, large, more):
+def test_an_end_that_promises_another_number_of_entries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, large: bool, more: int
+) -> None:
     if large:  # what more than 65,535 entries need
         monkeypatch.setattr(zipfile, "ZIP_FILECOUNT_LIMIT", 0)
     content = bytearray(images_zipped())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -68,7 +69,7 @@ def test_a_run_makes_what_the_dry_run_told(
 
 
 def test_the_room_for_what_is_converted_is_told_by_the_sample(photos: Made, tmp_path: Path) -> None:
-    options = {"raw": photos.raw.path, "out": tmp_path / "out", "resize": 64}
+    options: dict[str, Any] = {"raw": photos.raw.path, "out": tmp_path / "out", "resize": 64}
     plan = dataprep.prepare("imagenet", dry_run=True, **options)
     assert not (tmp_path / "out").exists()
     made = dataprep.prepare("imagenet", **options)

@@ -194,7 +194,7 @@ def test_what_is_assigned_stays_even_where_out_is_made_anew(
     folders.copy(out)
     for number in range(30):
         Image.new("L", (8, 8), number).save(raw.path / "bar" / f"a{number}.png")
-    again = replace(raw, options=(*raw.options, "--splits_from", out))
+    again = replace(raw, options=(*raw.options, "--splits_from", str(out)))
     assert "with --splits_from none" in cli(*again.command(out)).error
     (raw.path / "bar" / "torn.jpg").write_bytes(b"no JPEG")
     assert cli(*again.command(out, "--overwrite")).code == 3
@@ -211,7 +211,7 @@ def test_what_is_assigned_stays_even_where_out_is_made_anew(
     (tmp_path / "old.csv").write_text(
         "key,split\n" + "".join(f"{k},{s}\n" for k, s in before.items())
     )
-    table = replace(raw, options=(*raw.options, "--splits_from", tmp_path / "old.csv"))
+    table = replace(raw, options=(*raw.options, "--splits_from", str(tmp_path / "old.csv")))
     assert cli(*table.command(tmp_path / "of_a_table")).code == 0
     assert splits_of(tmp_path / "of_a_table") == after
 
@@ -228,8 +228,10 @@ def test_folds_are_attributes_and_stay_when_a_data_set_grows(
     for at in range(60):
         Image.new("L", (8, 8), at).save(raw / f"{at}.png")
     write_listing(raw / "list.csv", rows[:42])
-    command = ("folder", "--raw", raw, "--out", out, "--listing", "list.csv", "--workers", 1)
-    command += ("--group_by", group_by, "--folds", 3, "--fractions", "train=0.5,test=0.5")
+    command = (
+        *("folder", "--raw", raw, "--out", out, "--listing", "list.csv", "--workers", 1),
+        *("--group_by", group_by, "--folds", 3, "--fractions", "train=0.5,test=0.5"),
+    )
     result = cli(*command)
     assert result.code == 0, result
     found = folds_in(out)
@@ -248,7 +250,7 @@ def test_folds_are_attributes_and_stay_when_a_data_set_grows(
         assert len(groups) == 20
 
 
-def folds_in(out: Path) -> dict[str, tuple[str, int]]:
+def folds_in(out: Path) -> dict[str, tuple[str, int | str]]:
     return {
         example.key: (split, example.attributes["fold"])
         for split in manifest_of(out)["splits"]
@@ -286,7 +288,7 @@ def test_assignments_that_cannot_be_kept_are_refused(
     cli: Cli, folders: Made, tmp_path: Path, table: str, said: str
 ) -> None:
     (tmp_path / "old.csv").write_text(table)
-    result = cli(*folders.raw.command(tmp_path / "out", "--splits_from", tmp_path / "old.csv"))
+    result = cli(*folders.raw.command(tmp_path / "out", "--splits_from", str(tmp_path / "old.csv")))
     assert result.code == 2
     assert said in result.error
 

@@ -46,7 +46,7 @@ FORGED: dict[str, Forge] = {
         table.column_names.index("reason"), "reason", pa.array(["x" * 10_000_000] * 16)
     ),
 }
-READING = {
+READING: dict[str, Callable[[Path], tuple[object, ...]]] = {
     "lint": lambda out: ("lint", out),
     "inspect": lambda out: ("inspect", out),
     "convert": lambda out: ("convert", out, "--sink", "recordio", "--to", out.parent / "to"),

@@ -7,6 +7,7 @@ import random
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -161,9 +162,9 @@ def test_a_lone_hdf5_file_needs_a_format_and_must_be_ours(cli: Cli, tmp_path: Pa
 # --- statistics ---
 
 
-def of_split(out: Path, split: str) -> dict[str, object]:
+def of_split(out: Path, split: str) -> dict[str, Any]:
     manifest = json.loads((out / "manifest.json").read_bytes())
-    found: dict[str, object] = manifest["splits"][split]["statistics"]
+    found: dict[str, Any] = manifest["splits"][split]["statistics"]
     return found
 
 

@@ -81,7 +81,7 @@ def test_a_directory_is_printed_for_a_program_byte_for_byte(tmp_path: Path) -> N
     (tmp_path / "plain").mkdir()
     (tmp_path / "plain" / "data").write_bytes(b"12345")
     to = os.fsencode(tmp_path) + b"/t\xffo"
-    words = [*DATAPREP, "stage", tmp_path / "plain", "--to", to, "--print_dir"]
+    words = [*DATAPREP, "stage", str(tmp_path / "plain"), "--to", os.fsdecode(to), "--print_dir"]
     done = subprocess.run(words, stdout=subprocess.PIPE, check=True, timeout=60)
     assert done.stdout == to + b"\n"
 

@@ -13,7 +13,7 @@ import os
 import secrets
 import stat
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -116,9 +116,10 @@ class _Recorder:
                     operations.append(Write(f"write {text[inode]}", inode, content))
             self.recording.modified |= modified
             self.names, self.data = names, data
-            for inode in data if all_flushed else [flushed]:
-                if inode in text:
-                    operations.append(Flush(f"flush {text[inode]}", inode))
+            of: Iterable[int | None] = data if all_flushed else [flushed]
+            for each in of:
+                if each in text:
+                    operations.append(Flush(f"flush {text[each]}", each))
 
     def _look(self) -> tuple[Names, dict[int, bytes | None], dict[int, int]]:
         names: Names = {}

@@ -31,7 +31,7 @@ def nothing(*_: object, **__: object) -> None:
     """In the place of what must be done."""
 
 
-def instead(module: ModuleType, name: str, by: Callable[..., Any]) -> Plant:
+def instead(module: ModuleType | type, name: str, by: Callable[..., Any]) -> Plant:
     return lambda patch: patch.setattr(module, name, by)
 
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import io
 import os
 import tarfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Literal, cast
 
 import pytest
 
-from dataprep.datasets import ImageNet
+from dataprep.datasets import ImageNet, ScanUnit
+from dataprep.datasets.imagenet.dataset import ImageNetUnit, Place
+from dataprep.rows import Ignored
+from dataprep.tables import Row
 from dataprep_schemas import imagenet_classes, imagenet_validation_synsets
 
 # Not the first classes, so that counting only what is there would give other labels.
@@ -18,6 +22,11 @@ SYNSETS = tuple(imagenet_classes()[index][0] for index in (3, 500, 999))
 MODIFIED = 1_339_200_000
 
 Member = tuple[str, bytes] | tarfile.TarInfo
+Form = Literal[0, 1, 2]  # as tarfile has them
+
+
+def places_of(unit: ScanUnit) -> Sequence[Place]:
+    return cast("ImageNetUnit", unit).places
 
 
 class RawData:
@@ -41,7 +50,7 @@ class RawData:
         path.mkdir()
 
     @staticmethod
-    def tar(members: Iterable[Member], end: bool = True, form: int = tarfile.GNU_FORMAT) -> bytes:
+    def tar(members: Iterable[Member], end: bool = True, form: Form = tarfile.GNU_FORMAT) -> bytes:
         """A tar archive; without its end it has no end-of-archive mark."""
         stream = io.BytesIO()
         for member in members:
@@ -106,12 +115,12 @@ class RawData:
     def official(name: str) -> str:
         return imagenet_validation_synsets()[int(name[15:23]) - 1]
 
-    def scan_class_tar(self, synset: str, content: bytes):
+    def scan_class_tar(self, synset: str, content: bytes) -> tuple[list[Row], list[Ignored]]:
         """Scan a class archive of these bytes, on its own in train/."""
         self.write(f"train/{synset}.tar", content)
         return self.scan("train")
 
-    def scan(self, *splits: str):
+    def scan(self, *splits: str) -> tuple[list[Row], list[Ignored]]:
         """Every row and every ignored entry of these splits, by way of `find`."""
         found = ImageNet().find(self.path, splits or None)
         scanned = [ImageNet().scan(self.path, unit) for unit in found.units]

@@ -5,14 +5,19 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from dataprep.datasets import Found
 from dataprep.datasets.chestxray14.dataset import ChestXray14
 from dataprep.errors import SourceError, UsageError
+from dataprep.tables import Scanned
 from dataprep.tables.arrow import index_tables
 
+Step = Callable[["Radiographs"], object]
 MODIFIED = 1_500_000_000
 HEADER = (
     "Image Index,Finding Labels,Follow-up #,Patient ID,Patient Age,Patient Gender,View Position,"
@@ -31,7 +36,7 @@ CONTENT = {
 }
 
 
-def label_row(position, name):
+def label_row(position: int, name: str) -> str:
     findings = FINDINGS[position % len(FINDINGS)]
     return f"{name},{findings},{position},{int(name[:8])},{50 + position},F,AP,2,2,0.1,0.1"
 
@@ -44,36 +49,36 @@ class Radiographs:
         path.mkdir()
         self.lists()
 
-    def write(self, name, content=b"x"):
+    def write(self, name: str, content: bytes = b"x") -> None:
         file = self.path / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content)
         os.utime(file, (MODIFIED, MODIFIED))
 
-    def write_lines(self, name, lines):
+    def write_lines(self, name: str, lines: Iterable[str]) -> None:
         self.write(name, "\n".join(lines).encode())
 
-    def lists(self, folder="", names=NAMES):
+    def lists(self, folder: str = "", names: Sequence[str] = NAMES) -> None:
         rows = [label_row(position, name) for position, name in enumerate(names)]
         self.write_lines(f"{folder}Data_Entry_2017_v2020.csv", [HEADER, *rows])
         self.write_lines(f"{folder}train_val_list.txt", TRAIN_VALIDATION)
         self.write_lines(f"{folder}test_list.txt", TEST)
 
-    def boxes(self, *lines):
+    def boxes(self, *lines: str) -> None:
         self.write_lines(
             "BBox_List_2017.csv", ["Image Index,Finding Label,Bbox [x,y,w,h],,,", *lines]
         )
 
-    def folders(self, inner="images/", above=""):
+    def folders(self, inner: str = "images/", above: str = "") -> None:
         for part, names in PARTS.items():
             for name in names:
                 self.write(f"{above}images_{part:03d}/{inner}{name}", CONTENT[name])
 
-    def flat(self, folder="images", names=NAMES):
+    def flat(self, folder: str = "images", names: Sequence[str] = NAMES) -> None:
         for name in names:
             self.write(f"{folder}/{name}", CONTENT.get(name, b"x"))
 
-    def packed(self, form, above="", digits=3):
+    def packed(self, form: str, above: str = "", digits: int = 3) -> None:
         self.folders(above=above)
         for part in PARTS:
             folder = self.path / f"{above}images_{part:03d}"
@@ -81,17 +86,17 @@ class Radiographs:
             shutil.make_archive(str(base), form, folder)
             shutil.rmtree(folder)
 
-    def find(self, splits=None, **options):
+    def find(self, splits: Sequence[str] | None = None, **options: str) -> Found:
         return ChestXray14(**options).find(self.path, splits)
 
-    def scan(self, **options):
+    def scan(self, **options: str) -> tuple[Scanned, list[Scanned]]:
         """What the lists say, and what each unit of images holds."""
         data_set = ChestXray14(**options)
         units = data_set.find(self.path, None).units
         labels, *images = (data_set.scan(self.path, unit) for unit in units)
         return labels, images
 
-    def listed(self, **options):
+    def listed(self, **options: str) -> dict[str, dict[str, Any]]:
         """The rows of the lists, by key, with what is known only."""
         labels, _ = self.scan(**options)
         attributes = tuple((each.name, each.kind) for each in ChestXray14.attributes)
@@ -101,20 +106,20 @@ class Radiographs:
             for row in table.to_pylist()
         }
 
-    def splits(self, **options):
+    def splits(self, **options: str) -> dict[str | None, set[str]]:
         """The keys of each split."""
-        splits: dict[str, set[str]] = {}
+        splits: dict[str | None, set[str]] = {}
         for key, row in self.listed(**options).items():
             splits.setdefault(row.get("split"), set()).add(key)
         return splits
 
 
 @pytest.fixture
-def raw(tmp_path):
+def raw(tmp_path: Path) -> Radiographs:
     return Radiographs(tmp_path / "raw")
 
 
-def refused(raw, error=SourceError, **options):
+def refused(raw: Radiographs, error: type[Exception] = SourceError, **options: str) -> str:
     """The message with which finding or scanning is refused."""
     with pytest.raises(error) as caught:
         raw.scan(**options)
@@ -122,7 +127,7 @@ def refused(raw, error=SourceError, **options):
     return str(caught.value)
 
 
-LAYOUTS = {  # besides those that tests/pipelines prepares
+LAYOUTS: dict[str, tuple[Step, list[str]]] = {  # besides those that tests/pipelines prepares
     "folders without images": (lambda raw: raw.folders(""), ["images_001", "images_002"]),
     "unpacked where it was": (lambda raw: raw.flat("images/images"), ["images/images"]),
     "two digits": (
@@ -137,7 +142,7 @@ LAYOUTS = {  # besides those that tests/pipelines prepares
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_every_layout_has_the_same_images(raw, layout):
+def test_every_layout_has_the_same_images(raw: Radiographs, layout: str) -> None:
     build, containers = LAYOUTS[layout]
     build(raw)
     labels, *units = raw.find().units
@@ -149,7 +154,7 @@ def test_every_layout_has_the_same_images(raw, layout):
     }
 
 
-def test_a_row_has_what_the_lists_say(raw):
+def test_a_row_has_what_the_lists_say(raw: Radiographs) -> None:
     raw.flat()
     raw.boxes("00000003_000.png,Mass,0,0,512,512", "00000003_000.png,Infiltrate,-256,512,512,1024")
     assert raw.listed()["00000003_000.png"] == {
@@ -175,7 +180,7 @@ def test_a_row_has_what_the_lists_say(raw):
     assert "boxes" not in raw.listed()["00000001_000.png"]
 
 
-def test_what_happened_is_counted(raw):
+def test_what_happened_is_counted(raw: Radiographs) -> None:
     raw.flat()
     rows = [label_row(position, name) for position, name in enumerate(NAMES)]
     rows[0] = rows[0].replace(",50,", ",411,")
@@ -191,7 +196,7 @@ def test_what_happened_is_counted(raw):
     assert "age" not in raw.listed()["00000001_000.png"]
 
 
-def test_an_image_in_neither_official_list_has_no_split(raw):
+def test_an_image_in_neither_official_list_has_no_split(raw: Radiographs) -> None:
     raw.flat()
     raw.write_lines("test_list.txt", TEST[1:])
     assert raw.splits(validation_fraction="0") == {
@@ -201,7 +206,7 @@ def test_an_image_in_neither_official_list_has_no_split(raw):
     }
 
 
-def test_found_says_what_will_be_used(raw):
+def test_found_says_what_will_be_used(raw: Radiographs) -> None:
     raw.packed("gztar", "images/")
     raw.write("images/README.txt")
     raw.boxes("00000001_000.png,Mass,1,1,9,9", "00000001_000.png,Edema,1,1,9,9")
@@ -214,7 +219,7 @@ def test_found_says_what_will_be_used(raw):
     assert found.official_counts == {"test": 25_596}
 
 
-def test_official_counts_are_whole_without_a_validation_split(raw):
+def test_official_counts_are_whole_without_a_validation_split(raw: Radiographs) -> None:
     raw.flat()
     found = raw.find(validation_fraction="0")
     assert found.splits == ("train", "test")
@@ -224,21 +229,21 @@ def test_official_counts_are_whole_without_a_validation_split(raw):
     assert raw.find(test_list=own).official_counts == {}
 
 
-def build(*steps):
+def build(*steps: str | Step) -> Step:
     return lambda raw: [
         getattr(raw, step)() if isinstance(step, str) else step(raw) for step in steps
     ]
 
 
-def remove(name):
+def remove(name: str) -> Step:
     return lambda raw: (raw.path / name).unlink()
 
 
-def write(name, content=b"x"):
+def write(name: str, content: bytes = b"x") -> Step:
     return lambda raw: raw.write(name, content)
 
 
-REFUSED = {
+REFUSED: dict[str, tuple[Step, str]] = {
     "part in two forms": (
         build(lambda raw: raw.packed("tar"), "folders"),
         r"found images in images_001.tar and in images_001/images; expected each part .* one form",
@@ -269,7 +274,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_contradictions_and_gaps_are_refused(raw, case):
+def test_contradictions_and_gaps_are_refused(raw: Radiographs, case: str) -> None:
     spoil, message = REFUSED[case]
     spoil(raw)
     found = refused(raw)
@@ -294,7 +299,7 @@ WRONG_OPTIONS = {
 
 
 @pytest.mark.parametrize("case", WRONG_OPTIONS)
-def test_option_values_are_checked_at_once(case):
+def test_option_values_are_checked_at_once(case: str) -> None:
     options, message = WRONG_OPTIONS[case]
     with pytest.raises(UsageError, match=re.escape(message)):
         ChestXray14(**options)

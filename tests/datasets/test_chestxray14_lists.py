@@ -6,12 +6,14 @@ import gzip
 import os
 import re
 from collections import Counter
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from dataprep.datasets.chestxray14.lists import find_lists, read_listed
+from dataprep.datasets.chestxray14.lists import Lists, find_lists, read_listed
 from dataprep.datasets.splits import Cut
 from dataprep.errors import SourceError
 
@@ -26,7 +28,18 @@ V2020 = (
 BOX_HEADER = "Image Index,Finding Label,Bbox [x,y,w,h],,,"
 
 
-def row(name="00000001_000.png", findings="Mass", patient=None, age="58", **others):
+ReadLabels = Callable[..., dict[str, dict[str, Any]]]
+ReadBoxes = Callable[..., tuple[list[tuple[float, ...]], list[str]]]
+ReadSide = Callable[[bytes], list[str]]
+
+
+def row(
+    name: str = "00000001_000.png",
+    findings: str = "Mass",
+    patient: str | None = None,
+    age: str = "58",
+    **others: str,
+) -> str:
     patient = str(int(name[:8])) if patient is None else patient
     gender, view = others.get("gender", "M"), others.get("view", "PA")
     follow_up = others.get("follow_up", "0")
@@ -34,10 +47,12 @@ def row(name="00000001_000.png", findings="Mass", patient=None, age="58", **othe
 
 
 @pytest.fixture
-def labels(tmp_path):
+def labels(tmp_path: Path) -> ReadLabels:
     """Reads a label CSV of these lines; the rows by key."""
 
-    def read(*lines, header=V2020, end="\n", start=b""):
+    def read(
+        *lines: str, header: str = V2020, end: str = "\n", start: bytes = b""
+    ) -> dict[str, dict[str, Any]]:
         text = end.join((header, *lines)) + end
         (tmp_path / LABELS).write_bytes(start + text.encode("utf-8", "surrogateescape"))
         table, _ = read_listed(find_lists(tmp_path, {}, official=False), CUT)
@@ -47,10 +62,10 @@ def labels(tmp_path):
 
 
 @pytest.fixture
-def boxes(tmp_path):
+def boxes(tmp_path: Path) -> ReadBoxes:
     """Reads a box list of these lines; the boxes of the only image."""
 
-    def read(*lines, header=BOX_HEADER):
+    def read(*lines: str, header: str = BOX_HEADER) -> tuple[list[tuple[float, ...]], list[str]]:
         (tmp_path / LABELS).write_text(f"{V2020}\n{row()}\n")
         (tmp_path / "BBox_List_2017.csv").write_text("\n".join((header, *lines)))
         table, _ = read_listed(find_lists(tmp_path, {}, official=False), CUT)
@@ -61,10 +76,10 @@ def boxes(tmp_path):
 
 
 @pytest.fixture
-def side(tmp_path):
+def side(tmp_path: Path) -> ReadSide:
     """Reads a list of training and validation with this content; the images without split."""
 
-    def read(content):
+    def read(content: bytes) -> list[str]:
         rows = [row(f"0000000{number}_000.png") for number in (1, 2, 3)]
         (tmp_path / LABELS).write_text("\n".join((V2020, *rows)))
         (tmp_path / "train_val_list.txt").write_bytes(content)
@@ -75,7 +90,7 @@ def side(tmp_path):
     return read
 
 
-def refused(read, *lines, **settings):
+def refused(read: Callable[..., object], *lines: str, **settings: str | bytes) -> str:
     """The message that these lines are refused with."""
     with pytest.raises(SourceError) as caught:
         read(*lines, **settings)
@@ -94,7 +109,7 @@ def refused(read, *lines, **settings):
     ],
     ids=["v2020", "2017", "2017 with trailing commas", "v2020 with trailing commas", "sex"],
 )
-def test_both_releases_are_read_by_position(labels, header, tail):
+def test_both_releases_are_read_by_position(labels: ReadLabels, header: str, tail: str) -> None:
     rows = labels(
         row("00000002_000.png", "No Finding", age="81", gender="F", view="AP") + tail,
         row("00000001_002.png", "Effusion|Cardiomegaly", follow_up="2") + tail,
@@ -108,7 +123,7 @@ def test_both_releases_are_read_by_position(labels, header, tail):
     assert [rows["00000002_000.png"][name] for name in names] == [2, 81, 0, "F", "AP"]
 
 
-def test_byte_order_mark_line_ends_quotes_and_blank_lines_are_tolerated(labels):
+def test_byte_order_mark_line_ends_quotes_and_blank_lines_are_tolerated(labels: ReadLabels) -> None:
     fields = row("00000002_000.png", "Mass|Nodule").split(",")
     quoted = ",".join(f'"{field}"' for field in fields)
     rows = labels(row(), quoted, "", end="\r\n", start=b"\xef\xbb\xbf")
@@ -130,12 +145,14 @@ def test_byte_order_mark_line_ends_quotes_and_blank_lines_are_tolerated(labels):
         ("", None),
     ],
 )
-def test_ages_are_whole_years_that_somebody_reaches(labels, text, years):
+def test_ages_are_whole_years_that_somebody_reaches(
+    labels: ReadLabels, text: str, years: int | None
+) -> None:
     (entry,) = labels(row(age=text)).values()
     assert entry["age"] == years
 
 
-def test_what_is_empty_is_left_out(labels):
+def test_what_is_empty_is_left_out(labels: ReadLabels) -> None:
     (entry,) = labels(row(age="", gender="", view="", follow_up="")).values()
     assert [entry[name] for name in ("age", "gender", "view", "follow_up")] == [None] * 4
 
@@ -165,20 +182,20 @@ WRONG_ROWS = {
 
 
 @pytest.mark.parametrize("case", WRONG_ROWS)
-def test_a_row_that_does_not_fit_is_named(labels, case):
+def test_a_row_that_does_not_fit_is_named(labels: ReadLabels, case: str) -> None:
     line, problem = WRONG_ROWS[case]
     message = refused(labels, row("00000009_000.png"), "", line)
     assert re.match(f"Data_Entry_2017.csv, line 4: expected {problem}", message), message
 
 
-def test_another_file_is_not_taken_for_the_label_csv(labels):
+def test_another_file_is_not_taken_for_the_label_csv(labels: ReadLabels) -> None:
     message = refused(labels, row(), header=V2020.replace("Patient Age", "Age"))
     assert "has no columns Patient Age, expected one; it has Image Index, " in message
     assert message.endswith("name the right one with --labels")
 
 
 @pytest.mark.parametrize("content", ["password\n", f"{V2020}\npassword\n"])
-def test_no_line_is_shown_of_what_a_link_elsewhere_leads_to(tmp_path, content):
+def test_no_line_is_shown_of_what_a_link_elsewhere_leads_to(tmp_path: Path, content: str) -> None:
     (tmp_path / "secret").write_text(content)
     raw = tmp_path / "raw"
     raw.mkdir()
@@ -188,7 +205,7 @@ def test_no_line_is_shown_of_what_a_link_elsewhere_leads_to(tmp_path, content):
     assert "password" not in message
 
 
-def test_boxes_are_fractions_of_the_published_size_and_clipped_to_it(boxes):
+def test_boxes_are_fractions_of_the_published_size_and_clipped_to_it(boxes: ReadBoxes) -> None:
     assert boxes(
         "00000001_000.png,Infiltrate,256,512,128,64,,,",
         "00000009_000.png,Mass,0,0,1024,1024",
@@ -208,22 +225,24 @@ def test_boxes_are_fractions_of_the_published_size_and_clipped_to_it(boxes):
         "a.png",
     ],
 )
-def test_a_box_that_is_none_is_named(boxes, line):
+def test_a_box_that_is_none_is_named(boxes: ReadBoxes, line: str) -> None:
     assert refused(boxes, "b.png,Mass,1,2,3,4", line).startswith("BBox_List_2017.csv, line 3: ")
 
 
-def test_another_file_is_not_taken_for_the_box_list(boxes):
+def test_another_file_is_not_taken_for_the_box_list(boxes: ReadBoxes) -> None:
     assert "--bbox_csv" in refused(boxes, "a.png,Mass,1,2,3,4", header="Image Index,Finding Label")
 
 
-def test_a_split_list_has_one_name_a_line(side):
+def test_a_split_list_has_one_name_a_line(side: ReadSide) -> None:
     assert side(b"\xef\xbb\xbf00000001_000.png\r\n\r\n00000002_000.png") == []
     assert side(b"00000001_000.png\n") == ["00000002_000.png"]
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "latin-1"])
 @pytest.mark.parametrize("name", [LABELS, "train_val_list.txt"])
-def test_another_encoding_is_refused_in_one_clear_line(tmp_path, name, encoding):
+def test_another_encoding_is_refused_in_one_clear_line(
+    tmp_path: Path, name: str, encoding: str
+) -> None:
     texts = {
         LABELS: f"{V2020}\n{row()}\n",
         "train_val_list.txt": "00000001_000.png\n",
@@ -238,7 +257,7 @@ def test_another_encoding_is_refused_in_one_clear_line(tmp_path, name, encoding)
 
 
 @pytest.fixture(scope="module")
-def real(tmp_path_factory):
+def real(tmp_path_factory: pytest.TempPathFactory) -> Lists:
     """The published lists, from a folder of them, as they are or each packed with gzip."""
     if REAL not in os.environ:
         pytest.skip(f"{REAL} does not name the folder of the published lists")
@@ -251,7 +270,7 @@ def real(tmp_path_factory):
     return find_lists(raw, {}, official=True)
 
 
-def test_the_published_lists_have_the_published_numbers(real):
+def test_the_published_lists_have_the_published_numbers(real: Lists) -> None:
     table, counts = read_listed(real, CUT)
     assert counts == {}
     rows = table.to_pylist()

@@ -6,8 +6,9 @@ import io
 import os
 import tarfile
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -27,6 +28,7 @@ SMALL = {
 }
 CLASSES_ONLY = {name: content for name, content in SMALL.items() if name.startswith("train/")}
 Files = Mapping[str, bytes]
+Write = Callable[[Path, Files], object]
 MODIFIED = 77
 
 
@@ -122,7 +124,7 @@ def half_packed(raw: Path) -> None:
         write_archive(raw / split / "a-b.tar", below(f"{split}/a-b/", SMALL))
 
 
-SPLIT_LAYOUTS = {
+SPLIT_LAYOUTS: dict[str, Callable[[Path], object]] = {
     "folders": lambda raw: write_tree(raw, SMALL),
     "class tars of folders": lambda raw: class_archives(raw, ".tar", in_folders=True),
     "class tgz": lambda raw: class_archives(raw, ".tgz"),
@@ -136,10 +138,15 @@ SPLIT_LAYOUTS = {
 
 
 @pytest.mark.parametrize("layout", SPLIT_LAYOUTS)
-def test_every_layout_gives_the_same_keys_and_labels(tmp_path, layout):
+def test_every_layout_gives_the_same_keys_and_labels(tmp_path: Path, layout: str) -> None:
     SPLIT_LAYOUTS[layout](tmp_path)
 
     assert labels_of(tmp_path) == EXPECTED
+
+
+def write_class_tars(raw: Path, files: Files) -> None:
+    for name in tops(files):
+        write_archive(raw / f"{name}.tar", below(f"{name}/", files))
 
 
 @pytest.mark.parametrize(
@@ -147,13 +154,11 @@ def test_every_layout_gives_the_same_keys_and_labels(tmp_path, layout):
     [
         lambda raw, files: write_tree(raw, files),
         lambda raw, files: write_archive(raw / "images.tar", files),
-        lambda raw, files: [
-            write_archive(raw / f"{name}.tar", below(f"{name}/", files)) for name in tops(files)
-        ],
+        write_class_tars,
     ],
     ids=["folders", "one tar", "class tars"],
 )
-def test_classes_without_splits_are_one_split(tmp_path, write):
+def test_classes_without_splits_are_one_split(tmp_path: Path, write: Write) -> None:
     write(tmp_path, below("train/", SMALL))
 
     assert labels_of(tmp_path) == {"train": EXPECTED["train"]}
@@ -168,7 +173,7 @@ def test_classes_without_splits_are_one_split(tmp_path, write):
     ],
     ids=["folders", "tar"],
 )
-def test_inside_takes_what_is_below_and_keeps_it_out_of_keys(tmp_path, write):
+def test_inside_takes_what_is_below_and_keeps_it_out_of_keys(tmp_path: Path, write: Write) -> None:
     write(tmp_path, {f"places/{name}": data for name, data in SMALL.items()} | {"b/x.jpg": b"x"})
 
     assert labels_of(tmp_path, inside="./places/") == EXPECTED
@@ -183,7 +188,7 @@ DEEP = {"a/airfield/1.jpg": b"1", "a/apartment/outdoor/2.jpg": b"2", "b/3.jpg": 
 @pytest.mark.parametrize(
     "write", [write_tree, lambda raw, files: write_archive(raw / "all.tar", files)]
 )
-def test_the_class_is_the_top_folder_or_the_path(tmp_path, write):
+def test_the_class_is_the_top_folder_or_the_path(tmp_path: Path, write: Write) -> None:
     write(tmp_path, DEEP)
 
     assert labels_of(tmp_path)["train"] == {path: (path[0],) for path in DEEP}
@@ -191,7 +196,7 @@ def test_the_class_is_the_top_folder_or_the_path(tmp_path, write):
     assert labels_of(tmp_path, class_from="path")["train"] == paths
 
 
-def test_split_folders_may_be_classes(tmp_path):
+def test_split_folders_may_be_classes(tmp_path: Path) -> None:
     write_tree(tmp_path, {"train/1.jpg": b"1", "plane/1.jpg": b"2"})
     assert "--split_folders never" in refusal(tmp_path)
 
@@ -212,7 +217,9 @@ def test_split_folders_may_be_classes(tmp_path):
         ({"p/train/a/x.jpg": b"x", "p/val/a/x.jpg": b"x"}, "did you mean --inside p ?"),
     ],
 )
-def test_folders_that_contradict_themselves_are_refused(tmp_path, files, expected):
+def test_folders_that_contradict_themselves_are_refused(
+    tmp_path: Path, files: Files, expected: str
+) -> None:
     write_tree(tmp_path, files)
 
     assert expected in refusal(tmp_path)
@@ -233,17 +240,19 @@ def test_folders_that_contradict_themselves_are_refused(tmp_path, files, expecte
         ("i.tar", {"p/train/a/x.jpg": b"x", "p/test/a/x.jpg": b""}, "did you mean --inside p ?"),
     ],
 )
-def test_archives_that_contradict_themselves_are_refused(tmp_path, name, files, expected):
+def test_archives_that_contradict_themselves_are_refused(
+    tmp_path: Path, name: str, files: Files, expected: str
+) -> None:
     write_archive(tmp_path / name, files)
 
     assert expected in refusal(tmp_path)
 
 
-def test_a_place_inside_that_is_not_there_is_refused(tmp_path):
+def test_a_place_inside_that_is_not_there_is_refused(tmp_path: Path) -> None:
     assert "check --inside" in refusal(tmp_path, inside="gone")
 
 
-def test_as_many_class_archives_as_imagenet_22k_give_few_units():
+def test_as_many_class_archives_as_imagenet_22k_give_few_units() -> None:
     containers = [Container(f"n{n:08d}.tar", stem=f"n{n:08d}") for n in range(21_841)]
 
     units = make_units("all", "", containers)
@@ -252,11 +261,18 @@ def test_as_many_class_archives_as_imagenet_22k_give_few_units():
     assert max(len(unit.containers) for unit in units) <= 64
 
 
-def test_find_opens_no_archive_and_looks_two_levels_deep(tmp_path, monkeypatch):
+def test_find_opens_no_archive_and_looks_two_levels_deep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "train/a/deep").mkdir(parents=True)
     (tmp_path / "train/b.tar").write_bytes(b"no archive at all")
     looked_at, scandir = [], os.scandir
-    monkeypatch.setattr(os, "scandir", lambda path: looked_at.append(path) or scandir(path))
+
+    def look(path: str | Path) -> Any:
+        looked_at.append(path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", look)
 
     found = Folder().find(tmp_path, None)
 
@@ -266,7 +282,7 @@ def test_find_opens_no_archive_and_looks_two_levels_deep(tmp_path, monkeypatch):
     assert len(found.units) == 2
 
 
-def test_stray_entries_are_reported_once(tmp_path):
+def test_stray_entries_are_reported_once(tmp_path: Path) -> None:
     write_tree(tmp_path, SMALL | {"README.md": b"", ".DS_Store": b"", "train/list.txt": b""})
 
     found = Folder().find(tmp_path, None)
@@ -280,7 +296,7 @@ def test_stray_entries_are_reported_once(tmp_path):
     assert "ignoring .DS_Store, README.md, list.txt" in found.description[0]
 
 
-def test_splits_are_chosen_in_the_usual_order(tmp_path):
+def test_splits_are_chosen_in_the_usual_order(tmp_path: Path) -> None:
     write_tree(tmp_path, SMALL | {"test/a/1.jpg": b"1"})
     dataset = Folder()
 
@@ -294,12 +310,14 @@ def test_splits_are_chosen_in_the_usual_order(tmp_path):
 FRACTIONS = "train=0.8,validation=0.1,test=0.1"
 
 
-def test_fractions_cut_by_key_whatever_the_layout(tmp_path):
+def test_fractions_cut_by_key_whatever_the_layout(tmp_path: Path) -> None:
     files = {f"{c}/{n}.jpg": b"x" for c in "abc" for n in range(50)}
     write_tree(tmp_path / "tree", files)
     write_archive(tmp_path / "tar/all.tar", files)
 
-    def cut(form, fractions=FRACTIONS, seed="0"):
+    def cut(
+        form: str, fractions: str = FRACTIONS, seed: str = "0"
+    ) -> dict[str, dict[str, tuple[str, ...]]]:
         options = {"fractions": fractions, "split_seed": seed, "stratify": "none"}
         return labels_of(tmp_path / form, **options)
 
@@ -315,7 +333,9 @@ def test_fractions_cut_by_key_whatever_the_layout(tmp_path):
 
 
 @given(st.sets(st.tuples(st.sampled_from("abcdefgh"), st.integers(0, 9)), min_size=1))
-def test_fractions_by_folder_never_part_a_folder(tmp_path_factory, images):
+def test_fractions_by_folder_never_part_a_folder(
+    tmp_path_factory: pytest.TempPathFactory, images: set[tuple[str, int]]
+) -> None:
     raw = tmp_path_factory.mktemp("raw")
     write_archive(raw / "all.tar", {f"class/{f}/{n}.jpg": b"x" for f, n in images})
 
@@ -332,7 +352,7 @@ def test_fractions_by_folder_never_part_a_folder(tmp_path_factory, images):
     assert splits.keys() == {f"class/{folder}" for folder, _ in images}
 
 
-def test_fractions_of_split_folders_are_refused(tmp_path):
+def test_fractions_of_split_folders_are_refused(tmp_path: Path) -> None:
     write_tree(tmp_path / "tree", SMALL)
     write_archive(tmp_path / "tar/all.tar", SMALL)
 
@@ -343,7 +363,7 @@ def test_fractions_of_split_folders_are_refused(tmp_path):
 # --classes
 
 
-def test_a_list_of_classes_fixes_the_labels(tmp_path):
+def test_a_list_of_classes_fixes_the_labels(tmp_path: Path) -> None:
     write_tree(tmp_path / "raw", {"cat/1.jpg": b"1", "ant/2.jpg": b"2"})
     (tmp_path / "classes.txt").write_text("dog\tthe dog\ncat\nant\tan ant\n\n")
     dataset = Folder(classes=str(tmp_path / "classes.txt"))
@@ -372,7 +392,7 @@ def touch(directory: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", ["a", "a/b/c", "a/link"])
-def test_an_image_added_at_any_depth_changes_the_fingerprint(tmp_path, folder):
+def test_an_image_added_at_any_depth_changes_the_fingerprint(tmp_path: Path, folder: str) -> None:
     raw, away = tmp_path / "raw", tmp_path / "away"
     write_tree(raw, {"a/b/c/1.jpg": b"1"})
     away.mkdir()
@@ -389,7 +409,7 @@ def test_an_image_added_at_any_depth_changes_the_fingerprint(tmp_path, folder):
 # images and tables
 
 
-def test_every_image_format_is_an_image_and_what_is_not_read_is_no_secret(tmp_path):
+def test_every_image_format_is_an_image_and_what_is_not_read_is_no_secret(tmp_path: Path) -> None:
     names = [f"1{suffix}" for suffix in (".webp", ".BMP", ".tif", ".TIFF", ".gif", ".heic", ".JP2")]
     write_tree(tmp_path / "tree", {f"cat/{name}": b"x" for name in (*names, "notes.txt")})
     write_archive(tmp_path / "tar/cat.tar", dict.fromkeys((*names, "notes.txt"), b"x"))
@@ -400,7 +420,7 @@ def test_every_image_format_is_an_image_and_what_is_not_read_is_no_secret(tmp_pa
 
 
 @pytest.mark.parametrize("table", ["labels.csv", "train/l.TSV", "train/a/l.jsonl", "val/x.parquet"])
-def test_a_table_beside_images_is_asked_about(tmp_path, table):
+def test_a_table_beside_images_is_asked_about(tmp_path: Path, table: str) -> None:
     write_tree(tmp_path, SMALL | {table: b"path,label"})
 
     assert f"found the table {table}; give --listing {table} if it" in refusal(tmp_path)

@@ -16,7 +16,7 @@ import dataprep
 from dataprep.datasets.folder.dataset import Folder
 from dataprep.errors import RejectedError, SourceError, UsageError
 from dataprep.plugins import SINKS, installed, load_sink
-from tests.datasets.packing import picture
+from tests.fuzz.raw_readers import picture
 
 # The ids of the classes have gaps, as COCO's.
 CATEGORIES = [{"id": 7, "name": "train"}, {"id": 1, "name": "person"}, {"id": 90, "name": "brush"}]
@@ -66,7 +66,10 @@ def raw(tmp_path: Path) -> Path:
 
 
 def made(raw: Path, out: Path, **options: Any) -> dataprep.SealedSet:
-    return dataprep.prepare("folder", raw_data_dir=raw, local_scratch_dir=out, **options)
+    sealed: dataprep.SealedSet = dataprep.prepare(
+        "folder", raw_data_dir=raw, local_scratch_dir=out, **options
+    )
+    return sealed
 
 
 LISTING = "instances_train2017.json,captions_train2017.json,instances_val2017.json"

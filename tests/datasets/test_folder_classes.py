@@ -27,7 +27,7 @@ def write_tar(path: Path, *names: str) -> None:
     write_archive(path, dict.fromkeys(names, b"x"))
 
 
-def classes_and_count(raw, **options):
+def classes_and_count(raw: Path, **options: str) -> tuple[list[str], int]:
     scans = scan_all(Folder(**options), raw)
     classes = sorted({name for scan in scans for name in scan.classes or ()})
     return classes, sum(scan.counts.get(WITHOUT, 0) for scan in scans)
@@ -37,7 +37,7 @@ def classes_and_count(raw, **options):
 
 
 @pytest.mark.parametrize("place", ["b", "train/b"])
-def test_a_class_folder_that_is_a_dangling_link_is_refused(tmp_path, place):
+def test_a_class_folder_that_is_a_dangling_link_is_refused(tmp_path: Path, place: str) -> None:
     write_tree(tmp_path, *(f"{place[:-1]}{name}/1.jpg" for name in "ac"))
     (tmp_path / place).symlink_to("gone/b")
 
@@ -49,14 +49,14 @@ def test_a_class_folder_that_is_a_dangling_link_is_refused(tmp_path, place):
 
 
 @pytest.mark.parametrize("split", ["", "train/"])
-def test_a_class_folder_without_images_keeps_its_number(tmp_path, split):
+def test_a_class_folder_without_images_keeps_its_number(tmp_path: Path, split: str) -> None:
     write_tree(tmp_path, f"{split}a/1.jpg", f"{split}d/1.jpg", f"{split}c/1.txt", f"{split}.e/1.x")
     (tmp_path / f"{split}b").mkdir()
 
     assert classes_and_count(tmp_path) == (["a", "b", "c", "d"], 2)
 
 
-def test_a_class_archive_without_images_keeps_its_number(tmp_path):
+def test_a_class_archive_without_images_keeps_its_number(tmp_path: Path) -> None:
     write_tar(tmp_path / "a.tar", "1.jpg")
     write_tar(tmp_path / "b.tar")
     write_tar(tmp_path / "c.tar", "./1.txt")
@@ -64,7 +64,7 @@ def test_a_class_archive_without_images_keeps_its_number(tmp_path):
     assert classes_and_count(tmp_path) == (["a", "b", "c"], 2)
 
 
-def test_nothing_is_made_up_where_the_name_is_no_class(tmp_path):
+def test_nothing_is_made_up_where_the_name_is_no_class(tmp_path: Path) -> None:
     write_tree(tmp_path / "deep", "a/x/1.jpg")
     (tmp_path / "deep/b").mkdir()
     write_tar(tmp_path / "inside/a.tar", "in/c/1.jpg")
@@ -94,7 +94,9 @@ def test_nothing_is_made_up_where_the_name_is_no_class(tmp_path):
         ("a\tclass 1\nb\tclass 2\n", [("a", "class 1"), ("b", "class 2")]),
     ],
 )
-def test_lists_of_classes_may_have_names(tmp_path, text, classes):
+def test_lists_of_classes_may_have_names(
+    tmp_path: Path, text: str, classes: list[tuple[str, str]]
+) -> None:
     (tmp_path / "list").write_text(text, encoding="utf-8", newline="")
 
     assert list(load_class_list(tmp_path / "list").classes) == classes
@@ -111,7 +113,9 @@ def test_lists_of_classes_may_have_names(tmp_path, text, classes):
         ("caf\udce9", "is not UTF-8; save it as UTF-8"),
     ],
 )
-def test_lists_of_classes_that_make_no_sense_are_refused(tmp_path, text, expected):
+def test_lists_of_classes_that_make_no_sense_are_refused(
+    tmp_path: Path, text: str, expected: str
+) -> None:
     (tmp_path / "list").write_bytes(text.encode("utf-8", "surrogateescape"))
 
     with pytest.raises(SourceError, match=expected):
@@ -119,7 +123,7 @@ def test_lists_of_classes_that_make_no_sense_are_refused(tmp_path, text, expecte
 
 
 @given(st.sets(st.integers(0, 10**30)))
-def test_classes_that_are_numbers_are_in_numeric_order(numbers):
+def test_classes_that_are_numbers_are_in_numeric_order(numbers: set[int]) -> None:
     ordered = [name for name, _ in Folder().order_classes(map(str, numbers))]
     assert ordered == list(map(str, sorted(numbers)))
 
@@ -140,13 +144,15 @@ def test_classes_that_are_numbers_are_in_numeric_order(numbers):
         ({"no_such": "x"}, "has no option 'no_such'"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(options, expected, tmp_path):
+def test_options_that_make_no_sense_are_refused(
+    options: dict[str, str], expected: str, tmp_path: Path
+) -> None:
     with pytest.raises(UsageError) as caught:
         Folder(**options).find(tmp_path, None)
     assert expected in str(caught.value)
 
 
-def test_the_documented_commands_are_understood():
+def test_the_documented_commands_are_understood() -> None:
     page = Path(__file__).parents[2] / "docs/folder.md"
     commands = re.findall(r"^dataprep folder (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     own = {option.name for option in Folder.OPTIONS}

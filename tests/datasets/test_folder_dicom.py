@@ -184,8 +184,10 @@ def test_what_is_not_dicom_or_damaged_has_none(raw: Path, tmp_path: Path, cli: C
 
 
 def test_another_key_is_another_data_set(raw: Path, tmp_path: Path, cli: Cli) -> None:
-    words = ("folder", "--raw", raw, "--out", tmp_path / "out", "--workers", 1)
-    words += ("--dicom_attributes", "patient", "--hash_key")
+    words = (
+        *("folder", "--raw", raw, "--out", tmp_path / "out", "--workers", 1),
+        *("--dicom_attributes", "patient", "--hash_key"),
+    )
     assert cli(*words, tmp_path / "key").code == 0
     (tmp_path / "other").write_text(SECRET[::-1])
     for more in ((), ("--append",)):

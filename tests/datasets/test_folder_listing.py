@@ -6,7 +6,9 @@ import csv
 import io
 import json
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -31,7 +33,7 @@ FRACTIONS = "train=0.5,validation=0.25,test=0.25"
 FORMATS = ["csv", "tsv", "jsonl", "parquet"]
 
 
-def write_listing(path: Path, rows: list[dict[str, object]]) -> str:
+def write_listing(path: Path, rows: Sequence[Mapping[str, object]]) -> str:
     """A listing of the format that its suffix says."""
     columns = list(rows[0])
     if path.suffix == ".parquet":
@@ -47,16 +49,16 @@ def write_listing(path: Path, rows: list[dict[str, object]]) -> str:
 
 
 @pytest.fixture
-def raw(tmp_path):
+def raw(tmp_path: Path) -> Path:
     write_tree(tmp_path / "raw", IMAGES)
     return tmp_path / "raw"
 
 
-def index(raw, listing, **options):
+def index(raw: Path, listing: str | Path, **options: str) -> dict[str, list[dict[str, Any]]]:
     """Every row of the index, by status."""
     dataset = Folder(listing=str(listing), **options)
     known = dataset.classes()
-    found = {}
+    found: dict[str, list[dict[str, Any]]] = {}
     for unit in dataset.find(raw, None).units:
         scanned = dataset.scan(raw, unit)
         classes = [name for name, _ in known] if known else scanned.classes or ()
@@ -66,12 +68,12 @@ def index(raw, listing, **options):
     return found
 
 
-def told(rows):
+def told(rows: Iterable[Mapping[str, Any]]) -> dict[str, tuple[str, list[str]]]:
     """What a list tells."""
     return {row["key"]: (row["split"], row["labels"]) for row in rows}
 
 
-def refusal(raw, listing, **options):
+def refusal(raw: Path, listing: str | Path, **options: str) -> str:
     with pytest.raises(SourceError) as caught:
         index(raw, listing, **options)
     assert str(caught.value).isprintable()
@@ -84,7 +86,9 @@ EXPECTED = {
 
 
 @pytest.mark.parametrize("suffix", FORMATS)
-def test_every_format_tells_the_same_of_files_and_archives(tmp_path, raw, suffix):
+def test_every_format_tells_the_same_of_files_and_archives(
+    tmp_path: Path, raw: Path, suffix: str
+) -> None:
     listing = write_listing(tmp_path / f"list.{suffix}", ROWS)
 
     (status, files), *others = index(raw, listing).items()
@@ -102,7 +106,7 @@ def test_every_format_tells_the_same_of_files_and_archives(tmp_path, raw, suffix
     assert {row["container"] for row in found["listed"]} == {f"list.{suffix}"}
 
 
-def test_archives_and_folders_have_members(tmp_path):
+def test_archives_and_folders_have_members(tmp_path: Path) -> None:
     write_archive(tmp_path / "raw/a.tar", {"1.jpg": b"1"})
     write_tree(tmp_path / "raw", {"b/2.jpg": b"22"})
     listing = write_listing(tmp_path / "list.csv", ROWS)
@@ -118,7 +122,7 @@ def test_archives_and_folders_have_members(tmp_path):
         assert file.read(1) == b"1"
 
 
-def test_plain_lines_as_caffe_and_places_have_them(tmp_path, raw):
+def test_plain_lines_as_caffe_and_places_have_them(tmp_path: Path, raw: Path) -> None:
     lines = "/a/1.jpg 10\r\n\n./polar bear.jpg\t9\na//3.jpg  10\n"
     (tmp_path / "list.txt").write_text(lines)
 
@@ -140,22 +144,30 @@ CELL = st.text(st.characters(exclude_characters="\r\0", codec="utf-8"), max_size
     st.sampled_from(["\n", "\r\n"]),
     st.sampled_from(["", "\ufeff"]),
 )
-def test_quoting_is_that_of_csv(tmp_path_factory, rows, form, end, mark):
+def test_quoting_is_that_of_csv(
+    tmp_path_factory: pytest.TempPathFactory,
+    rows: list[tuple[str, str]],
+    form: tuple[str, str],
+    end: str,
+    mark: str,
+) -> None:
     suffix, delimiter = form
     path = tmp_path_factory.mktemp("l") / f"list.{suffix}"
     text = io.StringIO(newline="")
     writer = csv.writer(text, delimiter=delimiter, lineterminator=end)
-    rows = [(f"p{at}", f"l{label}", 1, group) for at, (label, group) in enumerate(rows)]
-    writer.writerows([("path", "label", "size", 'a "word"'), *rows])
+    listed = [(f"p{at}", f"l{label}", 1, group) for at, (label, group) in enumerate(rows)]
+    writer.writerows([("path", "label", "size", 'a "word"'), *listed])
     path.write_bytes((mark + text.getvalue()).encode())
 
     found = index(path.parent, path)["image"]
 
-    assert told(found) == {key: ("train", [label.strip()]) for key, label, *_ in rows}
+    assert told(found) == {key: ("train", [label.strip()]) for key, label, *_ in listed}
 
 
 @given(st.text("a.b/ \té\0\\", max_size=12).filter(lambda path: path.strip(" \t")[:1] != "/"))
-def test_paths_are_cleaned_as_those_of_archives_are(tmp_path_factory, path):
+def test_paths_are_cleaned_as_those_of_archives_are(
+    tmp_path_factory: pytest.TempPathFactory, path: str
+) -> None:
     raw = tmp_path_factory.mktemp("raw")
     listing = write_listing(raw / "list.parquet", [{"path": path, "label": "l", "size": 1}])
     try:
@@ -166,7 +178,7 @@ def test_paths_are_cleaned_as_those_of_archives_are(tmp_path_factory, path):
         assert [row["key"] for row in index(raw, listing)["image"]] == [expected]
 
 
-def test_listed_sizes_are_trusted_and_nothing_is_looked_up(tmp_path):
+def test_listed_sizes_are_trusted_and_nothing_is_looked_up(tmp_path: Path) -> None:
     (tmp_path / "raw").mkdir()
     rows = [{"path": "gone.jpg", "label": 3, "size": "12.0"}]
     listing = write_listing(tmp_path / "list.csv", rows)
@@ -176,7 +188,7 @@ def test_listed_sizes_are_trusted_and_nothing_is_looked_up(tmp_path):
     assert (row["size"], row["modified"], row["container"]) == (12, 0, "gone.jpg")
 
 
-def test_columns_may_have_other_names(tmp_path, raw):
+def test_columns_may_have_other_names(tmp_path: Path, raw: Path) -> None:
     row = {"split": "?", "fi/le": "a/1.jpg", "ki~nd": "x", "pa rt": "Test", "label": "no"}
     names = {"path_column": "fi/le", "label_column": "ki~nd", "split_column": "pa rt"}
     for suffix in FORMATS:
@@ -208,7 +220,9 @@ BAR, NONE = {"label_separator": "|"}, {"no_label": "No Finding"}
         ({}, {}, "a dict, expected text"),
     ],
 )
-def test_a_cell_has_the_labels_that_the_options_say(tmp_path, raw, cell, options, labels):
+def test_a_cell_has_the_labels_that_the_options_say(
+    tmp_path: Path, raw: Path, cell: object, options: dict[str, str], labels: str | list[str]
+) -> None:
     suffixes = ["jsonl"] if cell == {} else ["jsonl", "parquet"]
     for suffix in [*suffixes, *(["csv"] if isinstance(cell, str) else [])]:
         listing = write_listing(tmp_path / f"l.{suffix}", [{"path": "a/1.jpg", "label": cell}])
@@ -220,7 +234,7 @@ def test_a_cell_has_the_labels_that_the_options_say(tmp_path, raw, cell, options
             assert row["labels"] == labels
 
 
-def test_labels_are_those_of_the_list_of_classes(tmp_path, raw):
+def test_labels_are_those_of_the_list_of_classes(tmp_path: Path, raw: Path) -> None:
     (tmp_path / "classes.txt").write_text("/x/one\n/x/zero\n")
     (tmp_path / "list.txt").write_text("a/1.jpg x/one\na/2.jpg /x/zero\n")
     options = {"listing": str(tmp_path / "list.txt"), "classes": str(tmp_path / "classes.txt")}
@@ -236,7 +250,9 @@ def test_labels_are_those_of_the_list_of_classes(tmp_path, raw):
     assert "a label twice in one cell" in refusal(raw, **options, label_separator="|")
 
 
-def test_what_is_missing_or_no_file_is_told(tmp_path, raw, monkeypatch):
+def test_what_is_missing_or_no_file_is_told(
+    tmp_path: Path, raw: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (raw / "dir.jpg").mkdir()
     paths = ["a/1.jpg", "a/gone.jpg", "a/1.jpg/x.jpg", "dir.jpg"]
     rows = [{"path": path, "label": "l", "split": "val"} for path in paths]
@@ -251,7 +267,9 @@ def test_what_is_missing_or_no_file_is_told(tmp_path, raw, monkeypatch):
     ]
 
 
-def test_absolute_paths_are_taken_below_the_raw_directory_and_missing_elsewhere(tmp_path, raw):
+def test_absolute_paths_are_taken_below_the_raw_directory_and_missing_elsewhere(
+    tmp_path: Path, raw: Path
+) -> None:
     (tmp_path / "link").symlink_to(raw)
     rows = [f"{tmp_path}/{top}/a/{n}.jpg,x" for n, top in ((1, "raw"), (2, "link"), (3, "gone"))]
     (tmp_path / "list.csv").write_text("\n".join(["path,label", *rows, "/a/3.jpg,x", ""]))
@@ -263,7 +281,7 @@ def test_absolute_paths_are_taken_below_the_raw_directory_and_missing_elsewhere(
 
 
 @pytest.mark.parametrize("form", ["files", "tar"])
-def test_listed_paths_start_inside(tmp_path, form):
+def test_listed_paths_start_inside(tmp_path: Path, form: str) -> None:
     files = {"data/large/a/1.jpg": b"1", "other/a/1.jpg": b"22"}
     raw = tmp_path / "raw"
     write_tree(raw, files) if form == "files" else write_archive(raw / "i.tar", files)
@@ -279,7 +297,9 @@ def test_listed_paths_start_inside(tmp_path, form):
     st.lists(st.tuples(st.integers(0, 9), st.sampled_from(["p 1", "p2", "é"])), max_size=30),
     st.sampled_from(["patient", "folder", "path"]),
 )
-def test_listed_images_are_cut_as_found_ones_are(tmp_path_factory, images, group_by):
+def test_listed_images_are_cut_as_found_ones_are(
+    tmp_path_factory: pytest.TempPathFactory, images: list[tuple[int, str]], group_by: str
+) -> None:
     raw = tmp_path_factory.mktemp("raw")
     rows = [
         {"path": f"./{folder}/{at}.jpg", "label": "l", "patient": patient, "size": 1}
@@ -291,6 +311,7 @@ def test_listed_images_are_cut_as_found_ones_are(tmp_path_factory, images, group
     found = index(raw, listing, **options)["image"]
 
     cut = Folder(listing=listing, **options)._wanted.cut
+    assert cut is not None
     groups = {"patient": [row["patient"] for row in rows], "folder": [r["key"][0] for r in found]}
     expected = groups.get(group_by, [row["key"] for row in found])
     assert [row["split"] for row in found] == [cut.split_of(group) for group in expected]
@@ -323,7 +344,9 @@ def test_listed_images_are_cut_as_found_ones_are(tmp_path_factory, images, group
         ("path,label\na,b\n".encode("utf-16"), {}, " is not UTF-8; save it as UTF-8"),
     ],
 )
-def test_wrong_rows_are_refused_with_their_line(tmp_path, raw, content, options, expected):
+def test_wrong_rows_are_refused_with_their_line(
+    tmp_path: Path, raw: Path, content: str | bytes, options: dict[str, str], expected: str
+) -> None:
     content = content if isinstance(content, bytes) else content.encode()
     (tmp_path / "list.csv").write_bytes(content)
 
@@ -341,13 +364,15 @@ def test_wrong_rows_are_refused_with_their_line(tmp_path, raw, content, options,
         ("l.parquet", b"path,label\na,b\n", "l.parquet: .*; correct the list"),
     ],
 )
-def test_other_formats_are_refused_with_their_line(tmp_path, raw, name, content, expected):
+def test_other_formats_are_refused_with_their_line(
+    tmp_path: Path, raw: Path, name: str, content: bytes, expected: str
+) -> None:
     (tmp_path / name).write_bytes(content)
 
     assert re.search(expected, refusal(raw, tmp_path / name))
 
 
-def test_a_row_far_down_has_its_line(tmp_path, raw):
+def test_a_row_far_down_has_its_line(tmp_path: Path, raw: Path) -> None:
     lines = [f"{number},l,5" for number in range(300_000)]
     lines[249_999] = "x,l,?"
     (tmp_path / "list.csv").write_text("\n".join(["path,label,size", *lines]))
@@ -355,7 +380,7 @@ def test_a_row_far_down_has_its_line(tmp_path, raw):
 
 
 @pytest.mark.parametrize("suffix", FORMATS)
-def test_names_of_listings_are_no_patterns(tmp_path, raw, suffix):
+def test_names_of_listings_are_no_patterns(tmp_path: Path, raw: Path, suffix: str) -> None:
     directory = tmp_path / "split=test"
     directory.mkdir()
     write_listing(directory / f"l1.{suffix}", [{"path": "b/1.jpg", "label": "l"}])
@@ -364,7 +389,9 @@ def test_names_of_listings_are_no_patterns(tmp_path, raw, suffix):
         assert told(index(raw, listing)["image"]) == {"b/3.jpg": ("validation", ["b"])}
 
 
-def test_a_listing_may_lie_in_the_raw_directory(tmp_path, raw, monkeypatch):
+def test_a_listing_may_lie_in_the_raw_directory(
+    tmp_path: Path, raw: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_listing(raw / "list.csv", ROWS)
     monkeypatch.chdir(tmp_path)
 
@@ -375,7 +402,7 @@ def test_a_listing_may_lie_in_the_raw_directory(tmp_path, raw, monkeypatch):
 
 @pytest.mark.parametrize("suffix", FORMATS)
 @pytest.mark.parametrize("packed", [False, True])
-def test_columns_become_attributes(tmp_path, raw, suffix, packed):
+def test_columns_become_attributes(tmp_path: Path, raw: Path, suffix: str, packed: bool) -> None:
     rows = [
         {"path": "a/1.jpg", "label": "x", "Patient Age": "58", "sex": "F", "note": ""},
         {"path": "a/2.jpg", "label": "x", "Patient Age": "", "sex": "", "note": "7"},
@@ -404,7 +431,9 @@ def test_columns_become_attributes(tmp_path, raw, suffix, packed):
     [["Age", "age"], ["a b", "a_b"], [f"c{n}" for n in range(1001)], ["a" * 256], ["?"]],
     ids=["case", "letters", "many", "long", "empty"],
 )
-def test_attributes_that_no_table_could_be_read_with(raw, tmp_path, names):
+def test_attributes_that_no_table_could_be_read_with(
+    raw: Path, tmp_path: Path, names: list[str]
+) -> None:
     rows = [{**row, **dict.fromkeys(names, "1")} for row in ROWS]
     listing = write_listing(tmp_path / "list.csv", rows)
     said = f"list.csv: --attribute_columns {some_of(names)} cannot be attributes; expected 1,000 at"
@@ -413,8 +442,10 @@ def test_attributes_that_no_table_could_be_read_with(raw, tmp_path, names):
 
 @pytest.mark.parametrize("suffix", FORMATS)
 @pytest.mark.parametrize("packed", [False, True])
-def test_captions_are_a_text_or_a_list(tmp_path, raw, suffix, packed):
-    texts = ["one", "", ' "two", 左\n']
+def test_captions_are_a_text_or_a_list(
+    tmp_path: Path, raw: Path, suffix: str, packed: bool
+) -> None:
+    texts: list[object] = ["one", "", ' "two", 左\n']
     if suffix in ("jsonl", "parquet"):
         texts = [["one", " two "], None, [None, ""]] if packed else ["one", None, " "]
     rows = [
@@ -428,7 +459,7 @@ def test_captions_are_a_text_or_a_list(tmp_path, raw, suffix, packed):
 
     found = index(raw, listing, caption_column="text")["listed" if packed else "image"]
 
-    expected = [["one"], None, ['"two", 左']]
+    expected: list[list[str] | None] = [["one"], None, ['"two", 左']]
     if suffix in ("jsonl", "parquet"):
         expected = [["one", "two"] if packed else ["one"], None, None]
     assert [row["captions"] for row in found] == expected
@@ -438,7 +469,7 @@ MARKS = ["1.0", "0", "", "-1.0", "1", "0.0", "-1", " 1 "]
 
 
 @pytest.mark.parametrize("suffix", FORMATS)
-def test_columns_that_are_classes(tmp_path, suffix):
+def test_columns_that_are_classes(tmp_path: Path, suffix: str) -> None:
     write_tree(tmp_path / "raw", {f"{number}.jpg": b"x" for number in range(8)})
     numbers = [float(mark) if mark.strip() else None for mark in MARKS]
     marks = numbers if suffix in ("jsonl", "parquet") else MARKS
@@ -454,24 +485,24 @@ def test_columns_that_are_classes(tmp_path, suffix):
         "A": [1, -1, 0, 1, -1, 0, 0, 1],
     }
 
-    def labels(*meant):
+    def labels(*meant: int) -> list[list[str]]:
         return [[name for name in said if said[name][at] in meant] for at in range(8)]
 
     found = index(tmp_path / "raw", listing, **columns)["image"]
     assert [row["labels"] for row in found] == labels(1)
-    uncertain = ["|".join(names) or None for names in labels(-1)]
-    assert [row["uncertain_labels"] for row in found] == uncertain
+    doubtful = ["|".join(names) or None for names in labels(-1)]
+    assert [row["uncertain_labels"] for row in found] == doubtful
     assert {"age", "uncertain_labels"} < found[0].keys()
     assert not {"B_c", "A"} & found[0].keys()
     for uncertain, meant in (("positive", (1, -1)), ("negative", (1,))):
         found = index(tmp_path / "raw", listing, uncertain=uncertain, **columns)["image"]
         assert [row["labels"] for row in found] == labels(*meant)
         assert "uncertain_labels" not in found[0]
-    found = index(tmp_path / "raw", listing, uncertain="exclude", **columns)
+    by_status = index(tmp_path / "raw", listing, uncertain="exclude", **columns)
     for status, unsure in (("image", False), ("excluded", True)):
         keys = [f"{at}.jpg" for at in range(8) if bool(labels(-1)[at]) == unsure]
-        assert [row["key"] for row in found[status]] == keys
-    assert {row["reason"] for row in found["excluded"]} == {
+        assert [row["key"] for row in by_status[status]] == keys
+    assert {row["reason"] for row in by_status["excluded"]} == {
         "a label is uncertain (--uncertain exclude)"
     }
     certain = write_listing(tmp_path / f"some.{suffix}", rows[:1])
@@ -492,8 +523,8 @@ def test_columns_that_are_classes(tmp_path, suffix):
     ],
 )
 def test_cells_that_are_no_marks_are_refused_with_their_line(
-    tmp_path, raw, content, options, expected
-):
+    tmp_path: Path, raw: Path, content: str, options: dict[str, str], expected: str
+) -> None:
     (tmp_path / "list.csv").write_text(content)
     said = refusal(raw, tmp_path / "list.csv", label_columns="A", **options)
     assert re.match(f"list.csv{expected}", said)
@@ -511,7 +542,9 @@ def test_cells_that_are_no_marks_are_refused_with_their_line(
         ({"label_columns": "A", "uncertain": "maybe"}, "--uncertain maybe is not one of keep"),
     ],
 )
-def test_options_that_contradict_label_columns(options, expected, tmp_path):
+def test_options_that_contradict_label_columns(
+    options: dict[str, str], expected: str, tmp_path: Path
+) -> None:
     with pytest.raises(UsageError, match=f"^{expected}"):
         Folder(listing="list.csv", **options)
     with pytest.raises(UsageError, match=r"^--label_columns needs --listing"):

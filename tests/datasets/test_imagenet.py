@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import pickle
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from dataprep.datasets import ImageNet, read_image
 from dataprep.datasets.imagenet.dataset import read_bounding_boxes
 from dataprep.errors import SourceError
 from dataprep_schemas import imagenet_classes
+from tests.datasets.conftest import RawData, places_of
 
 TRAIN = {
     "train_tree": "train: train/ (3 class folders)",
@@ -28,11 +30,11 @@ VALIDATION = {
 
 
 @pytest.mark.parametrize("layout", TRAIN)
-def test_training_examples_are_the_same_in_every_layout(raw, layout):
+def test_training_examples_are_the_same_in_every_layout(raw: RawData, layout: str) -> None:
     getattr(raw, layout)()
     found = ImageNet().find(raw.path, ["train"])
     assert found.description == (TRAIN[layout],)
-    places = [place for unit in found.units for place in unit.places]
+    places = [place for unit in found.units for place in places_of(unit)]
     assert [place.category for place in places] == list(raw.synsets)
     rows, ignored = raw.scan("train")
     assert not ignored
@@ -48,7 +50,7 @@ def test_training_examples_are_the_same_in_every_layout(raw, layout):
 
 
 @pytest.mark.parametrize("layout", VALIDATION)
-def test_validation_examples_are_the_same_in_every_layout(raw, layout):
+def test_validation_examples_are_the_same_in_every_layout(raw: RawData, layout: str) -> None:
     getattr(raw, layout)()
     assert ImageNet().find(raw.path, ["validation"]).description == (VALIDATION[layout],)
     rows, ignored = raw.scan("validation")
@@ -59,7 +61,7 @@ def test_validation_examples_are_the_same_in_every_layout(raw, layout):
         assert read_image(raw.path, row) == raw.validation[row.key]
 
 
-def test_both_splits_are_demanded_unless_some_are_named(raw):
+def test_both_splits_are_demanded_unless_some_are_named(raw: RawData) -> None:
     raw.train_tree()
     raw.validation_flat("val")
     found = ImageNet().find(raw.path, None)
@@ -70,19 +72,19 @@ def test_both_splits_are_demanded_unless_some_are_named(raw):
     assert len({unit.name for unit in found.units}) == len(found.units)
 
 
-def test_folders_and_archives_of_different_classes_may_be_mixed(raw):
+def test_folders_and_archives_of_different_classes_may_be_mixed(raw: RawData) -> None:
     raw.train_tree(raw.synsets[1:2])
     raw.train_tars((raw.synsets[0], raw.synsets[2]))
     found = ImageNet().find(raw.path, ["train"])
     assert found.description == (
         "train: train/ (1 class folder and 2 class archives, read in place)",
     )
-    places = [place for unit in found.units for place in unit.places]
+    places = [place for unit in found.units for place in places_of(unit)]
     assert [place.category for place in places] == list(raw.synsets)
     assert len(raw.scan("train")[0]) == 9
 
 
-def test_class_archives_may_be_compressed(raw):
+def test_class_archives_may_be_compressed(raw: RawData) -> None:
     synset = raw.synsets[0]
     raw.write(f"train/{synset}.tar.gz", gzip.compress(raw.class_tar(synset)))
     (unit,) = ImageNet().find(raw.path, ["train"]).units
@@ -94,7 +96,7 @@ def test_class_archives_may_be_compressed(raw):
     assert scanned.restarts
 
 
-def test_what_is_not_an_image_is_ignored_by_name_and_reason(raw):
+def test_what_is_not_an_image_is_ignored_by_name_and_reason(raw: RawData) -> None:
     raw.train_tree()
     folder = f"train/{raw.synsets[0]}"
     raw.write(f"{folder}/._{raw.synsets[0]}_1.JPEG", b"")
@@ -128,7 +130,7 @@ def test_what_is_not_an_image_is_ignored_by_name_and_reason(raw):
         "cat.png",
     ],
 )
-def test_a_name_without_a_number_in_range_is_refused(raw, name):
+def test_a_name_without_a_number_in_range_is_refused(raw: RawData, name: str) -> None:
     raw.validation_flat()
     raw.write(f"validation/{name}", b"x")
     with pytest.raises(SourceError, match=f"validation image {name} has no number from 1 to 50000"):
@@ -158,14 +160,16 @@ def test_a_line_that_is_no_box_is_named(tmp_path: Path, line: str) -> None:
     ("content", "said"),
     [("a" * 140_000, "field larger than field limit"), (None, r"--bbox_csv .*boxes\.csv")],
 )
-def test_a_file_that_cannot_be_read_is_named(tmp_path, content, said):
+def test_a_file_that_cannot_be_read_is_named(
+    tmp_path: Path, content: str | None, said: str
+) -> None:
     if content:
         (tmp_path / "boxes.csv").write_text(content)
     with pytest.raises(SourceError, match=said):
         read_bounding_boxes(tmp_path / "boxes.csv")
 
 
-def test_boxes_are_part_of_the_index(raw, tmp_path: Path) -> None:
+def test_boxes_are_part_of_the_index(raw: RawData, tmp_path: Path) -> None:
     raw.train_tree()
     name = next(iter(raw.train[raw.synsets[0]]))
     for at, box in enumerate(("0.1,0.2,0.3,0.4", "0,0,1,1")):
@@ -182,10 +186,10 @@ def test_boxes_are_part_of_the_index(raw, tmp_path: Path) -> None:
     }
 
 
-def build(*steps):
+def build(*steps: str | tuple[str, bytes]) -> Callable[[RawData], None]:
     """Steps are names of builders, or files to write."""
 
-    def run(raw):
+    def run(raw: RawData) -> None:
         for step in steps:
             if isinstance(step, tuple):
                 raw.write(*step)
@@ -228,7 +232,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_contradictions_and_strangers_are_refused(raw, case):
+def test_contradictions_and_strangers_are_refused(raw: RawData, case: str) -> None:
     builder, message = REFUSED[case]
     builder(raw)
     splits = ["validation"] if "validation/" in message else None
@@ -245,13 +249,15 @@ def test_contradictions_and_strangers_are_refused(raw, case):
         ([("._n01440764.tar", b"x")], "holds no class archives"),
     ],
 )
-def test_an_outer_archive_of_anything_but_class_archives_is_refused(raw, outer, message):
+def test_an_outer_archive_of_anything_but_class_archives_is_refused(
+    raw: RawData, outer: list[tuple[str, bytes]], message: str
+) -> None:
     raw.write_tar("ILSVRC2012_img_train.tar", outer)
     with pytest.raises(SourceError, match=re.escape(message)):
         ImageNet().find(raw.path, ["train"])
 
 
-def test_a_missing_split_is_an_error_that_says_how_to_go_on(raw):
+def test_a_missing_split_is_an_error_that_says_how_to_go_on(raw: RawData) -> None:
     raw.train_archive()
     with pytest.raises(SourceError) as caught:
         ImageNet().find(raw.path, None)
@@ -263,7 +269,7 @@ def test_a_missing_split_is_an_error_that_says_how_to_go_on(raw):
     assert len(ImageNet().find(raw.path, ["train"]).units) == 3
 
 
-def test_a_raw_directory_that_is_none(tmp_path):
+def test_a_raw_directory_that_is_none(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="none does not exist; expected"):
         ImageNet().find(tmp_path / "none", None)
     (tmp_path / "file").touch()

@@ -23,19 +23,20 @@ from dataprep.archives import recordio
 from dataprep.archives.mds import mds_samples
 from dataprep.archives.parquet import NotInPlaceError, places_of
 from dataprep.archives.reading import read_image
-from dataprep.archives.samples import Sample, varint
+from dataprep.archives.samples import varint
+from dataprep.datasets.base import Found
 from dataprep.datasets.shards import layout
 from dataprep.datasets.shards.dataset import Shards
 from dataprep.datasets.shards.fields import label_text, name_classes
 from dataprep.datasets.shards.layout import splits_of
 from dataprep.errors import RejectedError, SourceError, UsageError
+from dataprep.tables import Scanned
 from tests.conftest import hashes
 from tests.datasets.packing import (
     CLASSES,
     WRITERS,
     example_of,
     ones,
-    picture,
     records_of,
     samples_of,
     table_of,
@@ -43,6 +44,7 @@ from tests.datasets.packing import (
     write_folders,
     write_parquet,
 )
+from tests.fuzz.raw_readers import picture
 
 IMAGES = ones()
 # By MDSWriter of mosaicml-streaming 0.13.0: columns image (bytes), label (int), more (json), name
@@ -71,10 +73,10 @@ def shards_in(out: Path) -> Mapping[str, str]:
     return {name: one for name, one in hashes(out).items() if name.startswith("train/")}
 
 
-def scanned(raw: Path, **options: str) -> tuple[list[Sample], Any]:
+def scanned(raw: Path, **options: str) -> tuple[list[Scanned], Found]:
     dataset = Shards(**options)
     found = dataset.find(raw, None)
-    return [dataset.scan(raw, unit) for unit in found.units], found  # type: ignore[return-value]
+    return [dataset.scan(raw, unit) for unit in found.units], found
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from fractions import Fraction
 
 import duckdb
@@ -19,7 +18,7 @@ shares = st.fractions(0, Fraction(1, 2), max_denominator=100)
 seeds = st.integers(-3, 3)
 
 
-def cut(seed, *named, rest="train"):
+def cut(seed: int, *named: tuple[str, Fraction], rest: str = "train") -> dict[str, set[str]]:
     """The groups of each split."""
     made = Cut(seed, tuple((split, Fraction(share)) for split, share in named), rest)
     found: dict[str, set[str]] = {}
@@ -28,13 +27,15 @@ def cut(seed, *named, rest="train"):
     return found
 
 
-def of(found, split):
+def of(found: dict[str, set[str]], split: str) -> set[str]:
     return found.get(split, set())
 
 
 @settings(max_examples=25)
 @given(seeds, shares, shares, shares)
-def test_changing_the_share_of_one_split_leaves_the_other_as_it_was(seed, test, validation, other):
+def test_changing_the_share_of_one_split_leaves_the_other_as_it_was(
+    seed: int, test: Fraction, validation: Fraction, other: Fraction
+) -> None:
     before = cut(seed, ("test", test), ("validation", validation))
     other_test = cut(seed, ("test", other), ("validation", validation))
     other_validation = cut(seed, ("test", test), ("validation", other))
@@ -44,7 +45,9 @@ def test_changing_the_share_of_one_split_leaves_the_other_as_it_was(seed, test, 
 
 @settings(max_examples=25)
 @given(seeds, shares, shares, shares)
-def test_a_larger_share_only_adds_groups(seed, test, small, large):
+def test_a_larger_share_only_adds_groups(
+    seed: int, test: Fraction, small: Fraction, large: Fraction
+) -> None:
     small, large = sorted((small, large))
     for split, other in (("test", "validation"), ("validation", "test")):
         fewer, more = (cut(seed, (split, share), (other, test)) for share in (small, large))
@@ -53,21 +56,23 @@ def test_a_larger_share_only_adds_groups(seed, test, small, large):
 
 @settings(max_examples=25)
 @given(seeds, shares, shares, st.sampled_from(["train", "validation", "other"]))
-def test_any_number_of_splits_gets_about_its_share(seed, first, third, rest):
+def test_any_number_of_splits_gets_about_its_share(
+    seed: int, first: Fraction, third: Fraction, rest: str
+) -> None:
     second = (1 - first - third) / 2
     named = (("a", first), ("validation", second), ("test", third))
     found = cut(seed, *[(split, share) for split, share in named if split != rest], rest=rest)
-    expected = Counter({split: float(share) for split, share in named})
+    expected = {split: float(share) for split, share in named}
     expected[rest] = 1 - sum(float(share) for split, share in named if split != rest)
     assert set(found) <= set(expected)
     for split, share in expected.items():
         assert abs(len(of(found, split)) / len(GROUPS) - share) < 0.15
 
 
-def test_who_is_where_stays_so_for_good():
+def test_who_is_where_stays_so_for_good() -> None:
     """Values once computed: a change would move patients of sets that people have trained on."""
     made = Cut(0, (("test", Fraction(1, 5)), ("validation", Fraction(1, 10))), "train")
-    found = {split: [] for split in ("test", "validation", "train")}
+    found: dict[str, list[int]] = {split: [] for split in ("test", "validation", "train")}
     for group in GROUPS[:30]:
         found[made.split_of(group)].append(int(group))
     assert found["test"] == [1, 8, 14, 29]
@@ -75,7 +80,9 @@ def test_who_is_where_stays_so_for_good():
 
 
 @given(seeds, shares, shares, st.lists(st.text(max_size=20), min_size=1))
-def test_sql_says_the_same(seed, test, validation, groups):
+def test_sql_says_the_same(
+    seed: int, test: Fraction, validation: Fraction, groups: list[str]
+) -> None:
     made = Cut(seed, (("test", test), ("validation", validation)), "train")
     table = pa.table({"name": pa.array(groups, pa.string())})
     with duckdb.connect() as database:
@@ -85,11 +92,11 @@ def test_sql_says_the_same(seed, test, validation, groups):
     assert [split for (split,) in found] == [made.split_of(group) for group in groups]
 
 
-def test_shares_are_exact():
+def test_shares_are_exact() -> None:
     assert parse_share("share", "0.1") == parse_share("share", "1/10") == Fraction(1, 10)
 
 
 @pytest.mark.parametrize("text", ["", "x", "-0.1", "1", "1/0", "nan", "10%"])
-def test_what_is_no_share_is_refused(text):
+def test_what_is_no_share_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="expected a number from 0 to below 1"):
         parse_share("share", text)

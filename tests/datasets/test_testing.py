@@ -36,6 +36,7 @@ from dataprep.datasets.folder.dataset import Folder
 from dataprep.datasets.testing import DatasetTests
 from dataprep.errors import SourceError
 from dataprep.synthesize.chestxray14 import synthesize_chestxray14
+from tests.datasets.conftest import RawData
 from tests.datasets.test_folder import SMALL, split_archives, write_tree
 from tests.datasets.test_folder_listing import write_listing
 
@@ -226,11 +227,12 @@ def _elsewhere(suite: DatasetTests, dataset: Dataset, raw: Path, tmp_path: Path)
 
 class TestToy(DatasetTests):
     @pytest.fixture(params=[Toy, FindsClasses], ids=lambda kind: kind.__name__)
-    def dataset(self, request):
-        return request.param()
+    def dataset(self, request: pytest.FixtureRequest) -> Dataset:
+        kind: type[Dataset] = request.param
+        return kind()
 
     @pytest.fixture
-    def raw(self, tmp_path):
+    def raw(self, tmp_path: Path) -> Path:
         return write_toy(tmp_path / "raw")
 
 
@@ -238,14 +240,14 @@ class TestImageNet(DatasetTests):
     test_it_is_the_same_in_another_place_and_process = _elsewhere
 
     @pytest.fixture
-    def dataset(self, tmp_path, make_raw):
+    def dataset(self, tmp_path: Path, make_raw: type[RawData]) -> Dataset:
         boxes = tmp_path / "boxes.csv"
         (name, *_) = make_raw.train[make_raw.synsets[0]]
         boxes.write_text(f"{name},0.1,0.2,0.3,0.4\n")
         return ImageNet(bbox_csv=str(boxes))
 
     @pytest.fixture(params=["tree", "archives"])
-    def raw(self, request, tmp_path, make_raw):
+    def raw(self, request: pytest.FixtureRequest, tmp_path: Path, make_raw: type[RawData]) -> Path:
         made = make_raw(tmp_path / "raw")
         if request.param == "tree":
             made.train_tree()
@@ -257,7 +259,7 @@ class TestImageNet(DatasetTests):
 
 
 @pytest.fixture(scope="module", params=["tar.gz", "flat"])
-def radiographs(request, tmp_path_factory):
+def radiographs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     raw = tmp_path_factory.mktemp("made") / "raw"
     synthesize_chestxray14(raw, patients=15, archives=2, layout=request.param, size=8)
     return raw
@@ -267,12 +269,12 @@ class TestChestXray14(DatasetTests):
     test_it_is_the_same_in_another_place_and_process = _elsewhere
 
     @pytest.fixture(params=["official", "random-by-patient"])
-    def dataset(self, request):
+    def dataset(self, request: pytest.FixtureRequest) -> Dataset:
         # So large a share that all three splits have patients.
         return ChestXray14(split=request.param, validation_fraction="0.3")
 
     @pytest.fixture
-    def raw(self, radiographs, tmp_path):
+    def raw(self, radiographs: Path, tmp_path: Path) -> Path:
         return Path(shutil.copytree(radiographs, tmp_path / "raw"))
 
 
@@ -280,11 +282,11 @@ class TestFolder(DatasetTests):
     test_it_is_the_same_in_another_place_and_process = _elsewhere
 
     @pytest.fixture
-    def dataset(self):
+    def dataset(self) -> Dataset:
         return Folder()
 
     @pytest.fixture(params=["folders", ".tar.gz", ".zip"])
-    def raw(self, request, tmp_path):
+    def raw(self, request: pytest.FixtureRequest, tmp_path: Path) -> Path:
         if request.param == "folders":
             write_tree(tmp_path / "raw", SMALL)
         else:
@@ -294,15 +296,15 @@ class TestFolder(DatasetTests):
 
 class TestFolderWithListing(DatasetTests):
     # Where the images are does not matter: the listing says which there are.
-    test_what_is_not_there_is_refused = None
+    test_what_is_not_there_is_refused = None  # type: ignore[assignment]  # not collected
     test_it_is_the_same_in_another_place_and_process = _elsewhere
 
     @pytest.fixture
-    def dataset(self, raw):
+    def dataset(self, raw: Path) -> Dataset:
         return Folder(listing=str(raw / "listing.csv"), label_separator="|")
 
     @pytest.fixture
-    def raw(self, tmp_path):
+    def raw(self, tmp_path: Path) -> Path:
         write_tree(tmp_path / "raw", SMALL)
         rows = [{"path": path, "label": "a|b", "split": path.partition("/")[0]} for path in SMALL]
         write_listing(tmp_path / "raw/listing.csv", rows)

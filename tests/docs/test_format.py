@@ -20,17 +20,20 @@ from pyarrow import parquet
 from dataprep.archives.recordio import frame
 from tests.conftest import hashes
 from tests.docs.pages import DOCS, ROOT
-from tests.golden.test_golden import NAMES, PLACE
+from tests.golden.__main__ import PLACE
+from tests.golden.test_golden import NAMES
 
 SCRIPT = ROOT / "examples" / "reader_from_the_specification.py"
 READ = ("tfrecord", "recordio", "webdataset", "parquet")
-ALWAYS = ("key", "split", "status", "shard", "position", "labels", "classes")
-ALWAYS += ("format", "height", "width", "channels", "bytes", "xxh3")
+ALWAYS = (
+    *("key", "split", "status", "shard", "position", "labels", "classes"),
+    *("format", "height", "width", "channels", "bytes", "xxh3"),
+)
 OTHERS = ("rejected", "missing", "unlisted", "ignored", "excluded")
 
 
 def run(out: Path) -> subprocess.CompletedProcess[str]:
-    words = [sys.executable, "-I", SCRIPT, out]
+    words: list[str | Path] = [sys.executable, "-I", SCRIPT, out]
     return subprocess.run(words, capture_output=True, text=True, check=False)
 
 

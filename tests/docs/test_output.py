@@ -23,7 +23,7 @@ def test_the_queries_answer_what_they_ask(
     example = rows_of(tmp_path / "OUT", "stored")[3]
     text = block[1].replace("n01440764/n01440764_10026.JPEG", example["key"])
     odd, classes, place, twice, sizes = (
-        duckdb.sql(query).fetchall() for query in text.split(";") if query.strip()
+        duckdb.execute(query).fetchall() for query in text.split(";") if query.strip()
     )
     assert sorted(row[1] for row in odd) == ["rejected"] * 4 + ["repaired"] * 2
     records = rows_of(tmp_path / "OUT", "stored", "repaired", "warned")

@@ -25,7 +25,8 @@ pytest.importorskip("material", reason="the group docs is not installed")
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("site")
-    words = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", place]
+    mkdocs = (sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict")
+    words = [*mkdocs, "--site-dir", str(place)]
     quiet = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     done = subprocess.run(words, cwd=ROOT, env=quiet, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

@@ -74,8 +74,8 @@ def test_workers_in_another_directory_find_what_was_named_relative_to_this_one(
     cli: Cli, tiny: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Elsewhere(subprocess.Popen[bytes]):
-        def __init__(self, *words: Any, **options: Any) -> None:
-            super().__init__(*words, cwd="/", **options)
+        def __init__(self, words: Any, **options: Any) -> None:
+            super().__init__(words, cwd="/", **options)
 
     monkeypatch.setattr(subprocess, "Popen", Elsewhere)
     tiny.raw.copy(tmp_path / "raw")

@@ -9,6 +9,7 @@ import os
 import random
 import shutil
 import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -42,7 +43,11 @@ def test_kills_at_random_moments_are_healed(
     words = made.command(out, "--workers", 2, "--build_dir", scratch)
     while kills:
         process = cli.start(*words)
-        eventually(lambda it=process: any(place.rglob(begun)) or it.poll() is not None)
+
+        def begun_or_over(it: subprocess.Popen[str] = process) -> bool:
+            return any(place.rglob(begun)) or it.poll() is not None
+
+        eventually(begun_or_over)
         time.sleep(moments.uniform(0.0, 0.3 if name == "tfrecord" else 0.04))
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)

@@ -13,7 +13,7 @@ from dataprep.api.progress import Reporter
 from dataprep.errors import LockedError, PipelineError
 from dataprep.images import Recipe
 from dataprep.jobs.clearing import remove_partial_files
-from dataprep.jobs.commit import CommitRecord, finished_shards
+from dataprep.jobs.commit import finished_shards
 from dataprep.jobs.identity import claim, read_job
 from dataprep.jobs.job import Job
 from dataprep.jobs.lock import locked
@@ -28,6 +28,7 @@ from dataprep_pipelines.runners import Engine, Parallelism, Round
 from dataprep_pipelines.runners.local import LocalEngine
 from dataprep_pipelines.tasks import task_file
 from dataprep_pipelines.write import WriteShard
+from dataprep_schemas.state import CommitRecord
 from tests.conftest import Made, hashes, leftovers
 from tests.jobs.markers import claim_of
 

@@ -18,7 +18,7 @@ from dataprep.system.job_limits import one_thread_each
 
 one_thread_each(os.environ)
 
-from tests.fuzz.runner import Finding, Target, made_apart, run
+from tests.fuzz.runner import Finding, Input, Target, made_apart, run
 from tests.fuzz.targets import TARGETS, kept
 
 _FINDINGS = Path("fuzz-findings")
@@ -62,12 +62,15 @@ def _fuzz(target: Target, args: argparse.Namespace) -> list[Finding]:
         data = target.input([*seeds, *(data for _, data in cases)], args.seed, number)
         return f"--seed {args.seed}, input {number}", data
 
+    given: Input = make
     if args.file or args.corpus:
-        inputs = [(str(args.file), args.file.read_bytes())] if args.file else cases
-        make, count = inputs.__getitem__, len(inputs)
+        inputs: list[tuple[str, bytes]] = (
+            [(str(args.file), args.file.read_bytes())] if args.file else cases
+        )
+        given, count = inputs.__getitem__, len(inputs)
     elif args.seconds:
         count, deadline = None, time.monotonic() + args.seconds
-    ran, findings, deaths = run(target, make, seeds[0], count, deadline)
+    ran, findings, deaths = run(target, given, seeds[0], count, deadline)
     died = f", {deaths} ended their process" if target.isolated else ""
     print(f"{target.name}: {ran} inputs, {len(findings)} findings{died}", flush=True)
     # One of each kind, which is where it happened.

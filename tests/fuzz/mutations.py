@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from random import Random
+from typing import Literal
 
 _MOST = 1 << 20  # bytes of an input
 
@@ -55,7 +56,8 @@ def _byte(random: Random, data: bytearray, _: Sequence[bytes]) -> None:
 def _number(random: Random, data: bytearray, _: Sequence[bytes]) -> None:
     size = random.choice((1, 2, 4, 4, 8, 8))
     at = _place(random, data)
-    order = random.choice(("little", "big"))
+    orders: tuple[Literal["little", "big"], ...] = ("little", "big")
+    order = random.choice(orders)
     value = random.choice(_NUMBERS)
     if random.random() < 0.3:  # off by a little
         value = int.from_bytes(data[at : at + size], order) + random.choice((-1, 1, 8, -8, 4096))

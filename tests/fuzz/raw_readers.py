@@ -228,9 +228,16 @@ def extras() -> list[bytes]:
 def dicoms() -> list[bytes]:
     noise = np.frombuffer(Random(0).randbytes(12 * 16 * 2), np.uint16).reshape(12, 16)
     codings = [dicom_file(dataset(noise, 16, "MONOCHROME1"), syntax) for syntax in LOSSLESS]
-    window = {"WindowCenter": [5, 6], "WindowWidth": [9, 9], "VOILUTFunction": "SIGMOID"}
-    rescale = {"RescaleSlope": 2.5, "RescaleIntercept": -100}
-    tables = {"ModalityLUTSequence": [table(range(40))], "VOILUTSequence": [table(range(9), -3, 8)]}
+    window: dict[str, Any] = {
+        "WindowCenter": [5, 6],
+        "WindowWidth": [9, 9],
+        "VOILUTFunction": "SIGMOID",
+    }
+    rescale: dict[str, Any] = {"RescaleSlope": 2.5, "RescaleIntercept": -100}
+    tables: dict[str, Any] = {
+        "ModalityLUTSequence": [table(range(40))],
+        "VOILUTSequence": [table(range(9), -3, 8)],
+    }
     flat = noise.view(np.uint8).reshape(12, 16, 2)[..., 0]
     return [
         *codings,

@@ -186,8 +186,8 @@ def _work(
 ) -> None:
     faulthandler.enable(2)
     timers = {signal.SIGPROF: signal.ITIMER_PROF, signal.SIGALRM: signal.ITIMER_REAL}
-    for number in timers:  # says where the process is, and then ends it
-        faulthandler.register(number, 2, all_threads=True, chain=True)
+    for each in timers:  # says where the process is, and then ends it
+        faulthandler.register(each, 2, all_threads=True, chain=True)
     warnings.simplefilter("error")
     os.environ["HOME"] = str(place)
     _address_space(_ADDRESSES)

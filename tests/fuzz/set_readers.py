@@ -112,7 +112,8 @@ def read_shard(name: str, data: bytes, place: Path) -> None:
     variants = _variants(name)
     sink, case = variants[int.from_bytes(number[:1]) % len(variants)]
     paths = _paths(sink, place)
-    for path, content in itertools.zip_longest(paths, files[: len(paths)], fillvalue=b""):
+    contents = itertools.chain(files, itertools.repeat(b""))
+    for path, content in zip(paths, contents, strict=False):
         path.write_bytes(content)
     for given, info in ((paths, examples_of(sink, case, 0)[0]), (paths[:1], DatasetInfo())):
         with suppress(DataprepError), sink.reader(given, info) as reader:
@@ -198,7 +199,8 @@ def _mutated_table(random: Random, data: bytes) -> bytes:
                 table = table.set_column(at, name, pa.repeat(value, len(table)))
     sink = pa.BufferOutputStream()
     parquet.write_table(table, sink)
-    return sink.getvalue().to_pybytes()
+    written: bytes = sink.getvalue().to_pybytes()
+    return written
 
 
 def sealed_set(data: bytes) -> bytes:

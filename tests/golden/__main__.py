@@ -87,10 +87,12 @@ def make(place: Path) -> None:
         # One shard a split, no directories, and all that may be asked for besides.
         prepare(raw, outs / "recordio-one", "--sink", "recordio")
         (raw.parent / "leave.csv").write_text("key,split\ncat/0.jpg,train\n", "utf-8")
-        asked = ("--stats", "on", "--limit", "2", "--encoding", "png", "--color", "gray")
-        asked += ("--layout", "flat", "--exclude", raw.parent / "leave.csv", "--seed", "7")
-        asked += ("--center_crop", "8", "--strip_metadata", "--max_image_bytes", "9999")
-        asked += ("--dicom_window", "40,400")
+        asked = (
+            *("--stats", "on", "--limit", "2", "--encoding", "png", "--color", "gray"),
+            *("--layout", "flat", "--exclude", raw.parent / "leave.csv", "--seed", "7"),
+            *("--center_crop", "8", "--strip_metadata", "--max_image_bytes", "9999"),
+            *("--dicom_window", "40,400"),
+        )
         prepare(raw, outs / "asked", *SHARDS, *asked)
         part(outs / "tfrecord", outs / "part")
         convert = ("convert", outs / "tfrecord", "--sink", "webdataset", "--to")
@@ -110,17 +112,21 @@ def make(place: Path) -> None:
         _keep(outs, place)
     with _scratch() as (raw, outs):
         write_listing(raw)
-        listing = ("--listing", raw / "list.csv", "--label_columns", "Edema,Nodule")
-        listing += ("--attribute_columns", "patient,view", "--group_by", "patient", "--folds", "2")
+        listed = (
+            *("--listing", raw / "list.csv", "--label_columns", "Edema,Nodule"),
+            *("--attribute_columns", "patient,view", "--group_by", "patient", "--folds", "2"),
+        )
         for name in ("tfrecord", "recordio", "parquet"):
-            words = (*listing, "--max_bad", "2", "--sink", name, "--num_shards", "2")
+            words = (*listed, "--max_bad", "2", "--sink", name, "--num_shards", "2")
             prepare(raw, outs / f"{name}-listed", *words, "--workers", "1")
         (raw / "leave.csv").write_text("key,split\n4.jpg,train\n", "utf-8")
         (raw / "labels.csv").write_text("key,label\n0.jpg,Nodule\n", "utf-8")
-        chosen = ("--splits", "train", "--where", "width > 1", "--exclude", raw / "leave.csv")
-        chosen += ("--relabel", raw / "labels.csv", "--split_by", "fold", "--sample", "80%")
-        words = (f"new={outs / 'tfrecord-listed'}", *chosen, "--stratify", "--resize", "8")
-        command("select", *words, "--to", outs / "selected")
+        chosen = (
+            *("--splits", "train", "--where", "width > 1", "--exclude", raw / "leave.csv"),
+            *("--relabel", raw / "labels.csv", "--split_by", "fold", "--sample", "80%"),
+        )
+        source = f"new={outs / 'tfrecord-listed'}"
+        command("select", source, *chosen, "--stratify", "--resize", "8", "--to", outs / "selected")
         _keep(outs, place)
 
 

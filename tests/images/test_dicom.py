@@ -6,6 +6,7 @@ import math
 import struct
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,12 @@ def _sigmoid(value: float, center: float, width: float) -> float:
     return 1 / (1 + math.exp(min(-4 * (value - center) / width, 500)))
 
 
-KINDS = {"8": (BYTES, 8), "12": (TWELVE, 12), "16": (SIXTEEN, 16), "13 signed": (SIGNED, 13)}
+KINDS: dict[str, tuple[Any, int]] = {
+    "8": (BYTES, 8),
+    "12": (TWELVE, 12),
+    "16": (SIXTEEN, 16),
+    "13 signed": (SIGNED, 13),
+}
 
 
 @pytest.mark.parametrize("syntax", LOSSLESS, ids=lambda syntax: syntax.name)
@@ -108,7 +114,12 @@ def test_lossy_codings_are_near() -> None:
 )
 @pytest.mark.parametrize(("center", "width"), [(40, 400), (-600.5, 1500.25), (100, 1)])
 def test_windows_are_those_of_the_standard(
-    function: str, rule: Any, center: float, width: float, *, deep: bool
+    function: str,
+    rule: Callable[[float, float, float], float],
+    center: float,
+    width: float,
+    *,
+    deep: bool,
 ) -> None:
     if function == "LINEAR" and width == 1:
         rule = _step

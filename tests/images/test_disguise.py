@@ -99,7 +99,10 @@ def test_sixteen_bit_grey_keeps_its_high_byte_or_all(kind: str, order: str) -> N
 def test_first_of_several_images_is_used_and_said(kind: str) -> None:
     first = PHOTO.quantize(16) if kind == "GIF" else PHOTO
     later = [first.transpose(Image.Transpose.ROTATE_180)] * 2
-    options = {"WEBP": {"lossless": True}, "GIF": {"comment": b"hi", "disposal": 2}}
+    options: dict[str, dict[str, Any]] = {
+        "WEBP": {"lossless": True},
+        "GIF": {"comment": b"hi", "disposal": 2},
+    }
     extra = options.get(kind, {})
     data = encoded(first, kind, save_all=True, append_images=later, **extra)
     still = encoded(first, kind, **({"lossless": True} if kind == "WEBP" else {}))

@@ -47,7 +47,7 @@ def _oriented(pixels: NDArray[Any], orientation: int) -> bytes:
 def test_heic_is_decoded_upright_once() -> None:
     for data, expected in ((PLAIN, PICTURE), (TURNED, PICTURE[::-1, ::-1])):
         for exif in ("auto", "apply"):
-            done = prepare(data, Recipe(encoding="png", exif=exif))  # type: ignore[arg-type]
+            done = prepare(data, Recipe(encoding="png", exif=exif))
             assert (done.turn, done.channels) == (1, 3)
             assert np.abs(pixels_of(done.data) - expected).mean() < 10
     text = "HEIC, not JPEG: re-encoded as RGB JPEG, quality 100"
@@ -77,7 +77,7 @@ def test_jpeg_xl_becomes_the_very_pixels(channels: int, *, container: bool) -> N
 def test_jpeg_xl_is_turned_once_as_its_header_says(orientation: int, turns: Any) -> None:
     pixels = RGB[:30, :41]
     for exif in ("auto", "apply", "ignore"):
-        recipe = Recipe(encoding="png", exif=exif)  # type: ignore[arg-type]
+        recipe = Recipe(encoding="png", exif=exif)
         done = prepare(_oriented(pixels, orientation), recipe)
         assert np.array_equal(pixels_of(done.data), turns(pixels))
 

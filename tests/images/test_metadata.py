@@ -71,7 +71,12 @@ def test_metadata_is_found_and_gone_once_encoded_anew(name: str) -> None:
     data, expected = FILES[name]
     assert metadata_of(data) == expected
     assert prepare(data, Recipe(passes=("JPEG", "PNG"))).data is data
-    anew = [{"resize": Resize(8)}, {"center_crop": 8}, {"encoding": "png"}, {"color": "gray"}]
+    anew: list[dict[str, Any]] = [
+        {"resize": Resize(8)},
+        {"center_crop": 8},
+        {"encoding": "png"},
+        {"color": "gray"},
+    ]
     for changes in anew:
         done = prepare(data, Recipe(passes=("JPEG", "PNG"), **changes))
         assert metadata_of(done.data) == ()
@@ -105,10 +110,14 @@ def test_lint_and_inspect_count_it_and_a_conversion_looks_again(tmp_path: Path, 
         f"{out}: 3 findings",
     ]
     assert NAME not in str(dataprep.lint(out)) + str(rows_of(out))
-    assert dataprep.inspect(out).turned == 1
+    contents = dataprep.inspect(out)
+    assert isinstance(contents, dataprep.Contents)
+    assert contents.turned == 1
     assert "\n1 image with an EXIF orientation other than 1: " in cli("inspect", out).out
     convert = ("convert", out, "--sink", "tfrecord", "--workers", 1, "--to")
     assert cli(*convert, changed, "--encoding", "png").code == 0
     assert cli("lint", changed, *rules).out == f"{changed}: nothing odd\n"
     assert cli(*convert, tmp_path / "same").code == 0
-    assert dataprep.inspect(tmp_path / "same").turned == 1
+    contents = dataprep.inspect(tmp_path / "same")
+    assert isinstance(contents, dataprep.Contents)
+    assert contents.turned == 1

@@ -71,8 +71,10 @@ def test_boxes_turn_with_the_picture(value: int) -> None:
     shown = upright(picture, value)
     rows, columns = (np.flatnonzero(shown.any(axis=axis)) for axis in (1, 0))
     height, width = shown.shape
-    expected = columns[0] / width, rows[0] / height
-    expected += (columns[-1] + 1) / width, (rows[-1] + 1) / height
+    expected = (
+        *(columns[0] / width, rows[0] / height),
+        *((columns[-1] + 1) / width, (rows[-1] + 1) / height),
+    )
     assert turned([(4 / 16, 2 / 8, 10 / 16, 4 / 8)], value) == (expected,)
 
 

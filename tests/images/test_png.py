@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from dataprep.errors import ImageError
 from dataprep.images import Note, Recipe, Resize, prepare
+from dataprep.images.recipe import Form
 from tests.images.png_files import (
     GREY,
     GREY_ALPHA,
@@ -27,7 +28,7 @@ from tests.images.png_files import (
     split,
 )
 
-BOTH = ("JPEG", "PNG")
+BOTH: tuple[Form, ...] = ("JPEG", "PNG")
 CHECKS: tuple[Any, ...] = ("header", "bitstream", "pixels")
 KEEP = Recipe(passes=BOTH)
 ROWS = np.arange(35).reshape(5, 7)

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataprep.images import codec_versions, pixels
+from dataprep.images import codec_versions
 from dataprep.images.pixels import center_cropped, packed, padded, resized
 from dataprep.images.recipe import Filter
 
@@ -99,7 +99,9 @@ def extension(request: pytest.FixtureRequest) -> Any:
 @contextmanager
 def using(extension: Any) -> Iterator[None]:
     """Makes resizers that use one extension."""
-    make = pixels.fast.Resizer
+    import cykooz_resizer as fast  # which pixels have, too
+
+    make = fast.Resizer
 
     def resizer() -> Any:
         found = make()
@@ -108,7 +110,7 @@ def using(extension: Any) -> Iterator[None]:
         return found
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pixels.fast, "Resizer", resizer)
+        patch.setattr(fast, "Resizer", resizer)
         yield
 
 
@@ -157,5 +159,6 @@ def test_where_there_is_none_pillow_serves_under_its_own_name(tmp_path: Path) ->
     said = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
     versions = codec_versions()
     assert said == f"pillow {versions['pillow']}" != versions["resampler"]
-    for found, name in zip(np.load(after), ("bicubic", "lanczos"), strict=True):
+    names: tuple[Filter, ...] = ("bicubic", "lanczos")
+    for found, name in zip(np.load(after), names, strict=True):
         assert np.abs(found - ideal(picture, (61, 47), name)).max() < 1.3

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dataprep.errors import ImageError
 from dataprep.images import Recipe, Resize, prepare
-from dataprep.images.pixels import WHOLE, center_cropped, cropped, recolored, target_size
+from dataprep.images.pixels import WHOLE, Box, center_cropped, cropped, recolored, target_size
 from tests.images.files import JPEGS, PHOTO, encoded, pixels_of
 
 SIDES = st.integers(1, 5000)
@@ -113,7 +113,7 @@ def test_what_was_cut_off_has_no_box_and_no_label() -> None:
 
 
 @given(st.lists(boxes), boxes.filter(lambda box: box[0] < box[2] and box[1] < box[3]))
-def test_a_point_is_in_a_box_before_and_after(given, part) -> None:
+def test_a_point_is_in_a_box_before_and_after(given: list[Box], part: Box) -> None:
     found, labels = cropped(given, range(len(given)), part)
     assert len(found) == len(labels)
     left, top, right, bottom = map(Fraction, part)

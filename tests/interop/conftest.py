@@ -125,12 +125,15 @@ class Built:
         return sorted(str(path) for path in (self.out / "index" / split).iterdir())
 
 
-def imported(*modules: str) -> Any:
+def imported(*modules: str) -> ModuleType:
     """The last of these modules; the test is skipped if one is not installed."""
     with warnings.catch_warnings():
         # Of its dependencies' deprecations, at import only; which ones depends on the release.
         warnings.simplefilter("ignore")
-        return [pytest.importorskip(it, reason=f"needs {it}: make readers") for it in modules][-1]
+        found: list[ModuleType] = [
+            pytest.importorskip(it, reason=f"needs {it}: make readers") for it in modules
+        ]
+        return found[-1]
 
 
 @pytest.fixture(scope="session")
@@ -281,7 +284,8 @@ def run_mxnet(records: Path, label_width: int, crop: int) -> dict[str, Any]:
 @pytest.fixture(params=["flat", "by_split"])
 def built(request: pytest.FixtureRequest) -> Built:
     """Both layouts, one after the other."""
-    return request.getfixturevalue(request.param)
+    made: Built = request.getfixturevalue(request.param)
+    return made
 
 
 def _imagenet(dataprep: Command, raw: Path, out: Path, layout: str, *more: str | Path) -> None:

@@ -7,16 +7,19 @@ them; and ``iterators``, what ``mx.io.ImageRecordIter`` gives in several ways, t
 image as it decodes it.
 """
 
+from __future__ import annotations
+
 import ctypes
 import hashlib
 import json
 import sys
+from typing import Any
 
 import mxnet as mx
 import numpy as np
 from mxnet.base import _LIB, check_call
 
-WAYS = {
+WAYS: dict[str, dict[str, Any]] = {
     "with-index": {},
     "without-index": {},
     "shuffled": {"shuffle": True, "seed": 7},
@@ -27,7 +30,7 @@ WAYS = {
 }
 
 
-def with_recordio(records, index):
+def with_recordio(records: str, index: str) -> list[dict[str, Any]]:
     found = []
     reader = mx.recordio.MXIndexedRecordIO(index, records, "r")
     for key in reader.keys:
@@ -44,7 +47,7 @@ def with_recordio(records, index):
     return found
 
 
-def offsets(records):
+def offsets(records: str) -> list[int]:
     """As MXNet's tools/rec2idx.py finds them."""
     reader = mx.recordio.MXRecordIO(records, "r")
     found = []
@@ -58,7 +61,9 @@ def offsets(records):
     return found
 
 
-def with_iterator(records, index, label_width, crop, options):
+def with_iterator(
+    records: str, index: str, label_width: int, crop: int, options: dict[str, Any]
+) -> list[dict[str, Any]]:
     iterator = mx.io.ImageRecordIter(
         path_imgrec=records,
         path_imgidx=index,
@@ -79,8 +84,8 @@ def with_iterator(records, index, label_width, crop, options):
     ]
 
 
-def main(records, index, label_width, crop):
-    result = {"python": with_recordio(records, index), "offsets": offsets(records)}
+def main(records: str, index: str, label_width: str, crop: str) -> None:
+    result: dict[str, Any] = {"python": with_recordio(records, index), "offsets": offsets(records)}
     result["iterators"] = {
         way: with_iterator(
             records, "" if "without" in way else index, int(label_width), int(crop), options

@@ -9,6 +9,7 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
 from dataprep.sinks import tf_example
+from tests.interop.conftest import Built
 
 
 def read_with_beam(pattern: str, expected: list[bytes]) -> None:
@@ -19,7 +20,7 @@ def read_with_beam(pattern: str, expected: list[bytes]) -> None:
 
 
 @pytest.mark.parametrize("split", ["train", "validation"])
-def test_beam_reads_every_record_that_we_read(built, split: str) -> None:
+def test_beam_reads_every_record_that_we_read(built: Built, split: str) -> None:
     records = built.records(split)
     ours = [b"".join(tf_example.encode(example, records.info)) for example in records]
     assert len(ours) == len(built.raw[split])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import h5py
@@ -61,7 +62,7 @@ def by_image(radiographs: Made) -> dict[bytes, str]:
 
 
 def test_tf_data_parses_fourteen_numbers_and_the_attributes(
-    tf, radiographs: Made, expected: dict[str, Labelled]
+    tf: ModuleType, radiographs: Made, expected: dict[str, Labelled]
 ) -> None:
     numbers = {
         f"attribute/{name}": tf.io.FixedLenFeature((), tf.int64, default_value=-1)
@@ -96,7 +97,7 @@ def test_tf_data_parses_fourteen_numbers_and_the_attributes(
     }
 
 
-def test_tf_data_finds_whose_box_is_where(tf, radiographs: Made) -> None:
+def test_tf_data_finds_whose_box_is_where(tf: ModuleType, radiographs: Made) -> None:
     lines = (radiographs.raw.path / "BBox_List_2017.csv").read_text("ascii").splitlines()[1:]
     rows = [line.split(",") for line in lines]
     wanted = {
@@ -124,7 +125,9 @@ def test_tf_data_finds_whose_box_is_where(tf, radiographs: Made) -> None:
     assert found == wanted
 
 
-def test_dali_parses_fourteen_numbers(dali, radiographs: Made, vectors: Vectors) -> None:
+def test_dali_parses_fourteen_numbers(
+    dali: ModuleType, radiographs: Made, vectors: Vectors
+) -> None:
     tfrecord = dali.tfrecord
     features = {
         "image/filename": tfrecord.FixedLenFeature((), tfrecord.string, ""),

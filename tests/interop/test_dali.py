@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -69,7 +70,7 @@ def read(dali: Any, built: Built, split: str, part: tuple[int, int] = (0, 1)) ->
     ("output", "split"), [("flat", "train"), ("by_split", "validation"), ("boxed", "train")]
 )
 def test_dali_reads_every_image_with_its_label_and_boxes(
-    dali, request: pytest.FixtureRequest, output: str, split: str
+    dali: ModuleType, request: pytest.FixtureRequest, output: str, split: str
 ) -> None:
     built = request.getfixturevalue(output)
     records = read(dali, built, split)
@@ -89,7 +90,9 @@ def test_dali_reads_every_image_with_its_label_and_boxes(
 
 
 @pytest.mark.parametrize("split", SPLITS)
-def test_two_dali_workers_share_the_images_by_our_index(dali, flat, split: str) -> None:
+def test_two_dali_workers_share_the_images_by_our_index(
+    dali: ModuleType, flat: Built, split: str
+) -> None:
     names = [
         record["image/filename"].tobytes().decode()
         for shard_id in (0, 1)
@@ -111,7 +114,7 @@ def index_by_dali(
 
 
 def test_our_index_is_what_dalis_tfrecord2idx_writes(
-    dali, built, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    dali: ModuleType, built: Built, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Without TensorFlow it opens the files itself, which spares the seconds of the import.
     monkeypatch.setitem(sys.modules, "tensorflow", None)
@@ -141,7 +144,7 @@ def check(built: Built, split: str, records: list[list[Any]], labels: list[int])
 @pytest.mark.parametrize(
     ("split", "shards"), [("validation", "1"), ("train", "train=3,validation=2")]
 )
-def test_caffe_lmdb(dali, made: Callable[..., Built], split: str, shards: str) -> None:
+def test_caffe_lmdb(dali: ModuleType, made: Callable[..., Built], split: str, shards: str) -> None:
     built = made("lmdb", "--num_shards", shards)
     databases = sorted({str(path.parent) for path in built.out.rglob("data.mdb")})
     databases = [path for path in databases if split in path]
@@ -155,7 +158,9 @@ def test_caffe_lmdb(dali, made: Callable[..., Built], split: str, shards: str) -
 
 
 @pytest.mark.parametrize(("split", "indexed"), [("train", True), ("validation", False)])
-def test_webdataset(dali, made: Callable[..., Built], split: str, indexed: bool) -> None:
+def test_webdataset(
+    dali: ModuleType, made: Callable[..., Built], split: str, indexed: bool
+) -> None:
     built = made("webdataset")
     archives = sorted(map(str, (built.out / split).glob("*.tar")))
     assert len(archives) == {"train": 3, "validation": 2}[split]
@@ -177,7 +182,7 @@ def test_webdataset(dali, made: Callable[..., Built], split: str, indexed: bool)
 
 
 def test_our_index_is_what_dalis_wds2idx_writes(
-    dali, made: Callable[..., Built], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    dali: ModuleType, made: Callable[..., Built], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     built = made("webdataset")
     for split in SPLITS:

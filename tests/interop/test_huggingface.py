@@ -15,7 +15,7 @@ import dataprep
 from tests.conftest import FINDINGS, Cli, Made, read_labels
 from tests.interop.conftest import Built
 
-CARD = {
+CARD: dict[str, Any] = {
     "name": "Set",
     "description": "Made up.",
     "url": "https://example.org",
@@ -106,6 +106,6 @@ def test_pandas_and_duckdb_read_the_files(made: Callable[..., Built]) -> None:
     table = pandas.concat([pandas.read_parquet(file) for file in files])
     assert [it["bytes"] for it in table["image"]] == [image.encoded for image in expected]
     sql = f"SELECT key, label, image.bytes FROM '{built.out}/data/train-*.parquet'"
-    found = {key: (label, bytes(data)) for key, label, data in duckdb.sql(sql).fetchall()}
+    found = {key: (label, bytes(data)) for key, label, data in duckdb.execute(sql).fetchall()}
     assert found == {image.key: (image.label, image.encoded) for image in expected}
     assert np.array_equal(table["label"], [image.label for image in expected])

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from pyarrow import parquet
@@ -41,13 +42,13 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
     return made("folder", place / "raw", place / "out")
 
 
-def made(dataset: str, raw: Path, out: Path, **options: object) -> Mapping[str, str]:
+def made(dataset: str, raw: Path, out: Path, **options: Any) -> Mapping[str, str]:
     dataprep.prepare(
         dataset,
         raw_data_dir=raw,
         local_scratch_dir=out,
         num_shards=3,
-        **options,  # type: ignore[arg-type]
+        **options,
     )
     return {name: one for name, one in hashes(out).items() if name.startswith("train/")}
 
@@ -59,7 +60,7 @@ def raw(tmp_path: Path) -> Path:
     return tmp_path / "raw"
 
 
-def from_shards(raw: Path, **options: object) -> Mapping[str, str]:
+def from_shards(raw: Path, **options: Any) -> Mapping[str, str]:
     return made("shards", raw, raw.with_name("out"), **options)
 
 

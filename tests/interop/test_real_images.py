@@ -13,6 +13,7 @@ import shutil
 import tarfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from PIL import Image
@@ -98,7 +99,7 @@ def test_our_reader_gives_every_photograph_back(
 
 
 def test_tensorflow_gives_every_photograph_back(
-    tf, out: Path, photographs: Photographs, labels: dict[str, int]
+    tf: ModuleType, out: Path, photographs: Photographs, labels: dict[str, int]
 ) -> None:
     features = {
         **{

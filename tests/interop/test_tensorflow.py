@@ -12,6 +12,7 @@ import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from dataprep.images import Recipe, prepare
 from dataprep.sinks import DatasetInfo, tf_example
 from dataprep.sinks.example import Example
 from dataprep_schemas import imagenet_classes
+from tests.interop.conftest import Built, RawImages
 
 SPLITS = ("train", "validation")
 SIDES = ("ymin", "xmin", "ymax", "xmax")  # TensorFlow's order of a box
@@ -44,7 +46,7 @@ OWN_KEYS = {"image/class/text": "bytes_list", "image/key": "bytes_list"}
 KEYS = {**TPU_KEYS, **OWN_KEYS, **BOX_KEYS}
 
 
-def tpu_resnet(tf, record) -> tuple[Any, Any]:
+def tpu_resnet(tf: ModuleType, record: Any) -> tuple[Any, Any]:
     """tensorflow/tpu, models/official/resnet/imagenet_input.py: the image and a 0-based label."""
     features = {
         "image/encoded": tf.io.FixedLenFeature((), tf.string, ""),
@@ -54,14 +56,15 @@ def tpu_resnet(tf, record) -> tuple[Any, Any]:
     return parsed["image/encoded"], tf.cast(parsed["image/class/label"], tf.int32) - 1
 
 
-def tpu_script(tf, record) -> dict[str, Any]:
+def tpu_script(tf: ModuleType, record: Any) -> dict[str, Any]:
     """Everything that tensorflow/tpu, tools/datasets/imagenet_to_gcs.py writes, none optional."""
     types = {"int64_list": tf.int64, "bytes_list": tf.string}
     features = {key: tf.io.FixedLenFeature((), types[kind]) for key, kind in TPU_KEYS.items()}
-    return tf.io.parse_single_example(record, features)
+    parsed: dict[str, Any] = tf.io.parse_single_example(record, features)
+    return parsed
 
 
-def slim(tf, record, label_shape: tuple[int, ...]) -> dict[str, Any]:
+def slim(tf: ModuleType, record: Any, label_shape: tuple[int, ...]) -> dict[str, Any]:
     """The parser that grew in slim, and what its readers make of it.
 
     With label shape () it is tensorflow/models, official/legacy/image_classification/resnet; with
@@ -84,7 +87,7 @@ def slim(tf, record, label_shape: tuple[int, ...]) -> dict[str, Any]:
     }
 
 
-def records(tf, data_dir: Path, split: str) -> Any:
+def records(tf: ModuleType, data_dir: Path, split: str) -> Any:
     """Every record, shard by shard; TensorFlow finds the shards and checks the checksums."""
     files = tf.data.Dataset.list_files(f"{data_dir}/{split}-*", shuffle=False)
     return files.flat_map(tf.data.TFRecordDataset)
@@ -100,7 +103,7 @@ def records(tf, data_dir: Path, split: str) -> Any:
 )
 @pytest.mark.parametrize("split", SPLITS)
 def test_the_patterns_of_the_readers_match_the_shards_and_nothing_else(
-    tf, built, split: str, pattern: str
+    tf: ModuleType, built: Built, split: str, pattern: str
 ) -> None:
     found = tf.io.gfile.glob(f"{built.data_dir(split)}/{pattern.format(split=split)}")
     count = {"train": 3, "validation": 2}[split]
@@ -113,7 +116,7 @@ def test_the_patterns_of_the_readers_match_the_shards_and_nothing_else(
 
 @pytest.mark.parametrize("split", SPLITS)
 def test_the_tpu_resnet50_reader_gets_every_image_once_with_its_label(
-    tf, built, split: str
+    tf: ModuleType, built: Built, split: str
 ) -> None:
     def read(record: Any) -> tuple[Any, Any, Any]:
         encoded, label = tpu_resnet(tf, record)
@@ -134,7 +137,9 @@ def test_the_tpu_resnet50_reader_gets_every_image_once_with_its_label(
 
 
 @pytest.mark.parametrize("split", SPLITS)
-def test_keys_and_types_are_exactly_those_documented(tf, boxed, split: str) -> None:
+def test_keys_and_types_are_exactly_those_documented(
+    tf: ModuleType, boxed: Built, split: str
+) -> None:
     texts = dict(imagenet_classes())
     for record in records(tf, boxed.out, split).as_numpy_iterator():
         feature = tf.train.Example.FromString(record).features.feature
@@ -160,7 +165,11 @@ def test_keys_and_types_are_exactly_those_documented(tf, boxed, split: str) -> N
     ],
 )
 def test_the_slim_readers_crop_every_image_around_its_boxes(
-    tf, request: pytest.FixtureRequest, output: str, split: str, label_shape: tuple[int, ...]
+    tf: ModuleType,
+    request: pytest.FixtureRequest,
+    output: str,
+    split: str,
+    label_shape: tuple[int, ...],
 ) -> None:
     def crop(record: Any) -> dict[str, Any]:
         found = slim(tf, record, label_shape)
@@ -187,7 +196,7 @@ def test_the_slim_readers_crop_every_image_around_its_boxes(
         boxes = built.boxes.get(image.name, [])
         expected = [[ymin, xmin, ymax, xmax] for xmin, ymin, xmax, ymax in boxes]
         assert found["boxes"].dtype == np.float32
-        assert found["boxes"].tolist() == [np.float32(expected).tolist()]
+        assert found["boxes"].tolist() == [np.array(expected, np.float32).tolist()]
         seen += 1
     assert seen == len(built.raw[split])
 
@@ -215,12 +224,14 @@ INFO = DatasetInfo(classes=imagenet_classes())
         pytest.param(replace(PLAIN, boxes=((0.1, 0.2, 0.3, 0.4), (0, 0, 1, 1))), id="boxes"),
     ],
 )
-def test_tensorflow_serialises_an_example_to_the_same_bytes(tf, example: Example) -> None:
+def test_tensorflow_serialises_an_example_to_the_same_bytes(
+    tf: ModuleType, example: Example
+) -> None:
     ours = b"".join(tf_example.encode(example, INFO))
     assert tf.train.Example.FromString(ours).SerializeToString(deterministic=True) == ours
 
 
-def pixels(tf, encoded: bytes) -> Any:
+def pixels(tf: ModuleType, encoded: bytes) -> Any:
     """What TensorFlow sees in a JPEG, CMYK or not, with its accurate DCT."""
     found = tf.io.decode_jpeg(encoded, channels=3, dct_method="INTEGER_ACCURATE")
     return found.numpy().astype(np.int16)
@@ -235,7 +246,7 @@ def pixels(tf, encoded: bytes) -> Any:
     ],
 )
 def test_a_cmyk_jpeg_has_the_pixels_that_tensorflow_sees(
-    tf, raw_images, options: dict[str, Any], transform: int
+    tf: ModuleType, raw_images: RawImages, options: dict[str, Any], transform: int
 ) -> None:
     (image,) = (image for image in raw_images["train"].values() if image.kind == "CMYK")
     stream = io.BytesIO()

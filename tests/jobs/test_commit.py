@@ -263,7 +263,7 @@ def test_a_single_large_shard_is_seen_before_it_is_committed(
         return close(writer)
 
     monkeypatch.setattr(RecordIOWriter, "close", looking)
-    words = {
+    words: dict[str, Sequence[object]] = {
         "imagenet": made.command(tmp_path / "out", "--splits", "train"),
         "convert": ["convert", source, "--to", tmp_path / "out", "--sink", "recordio"],
     }

@@ -51,14 +51,14 @@ class Environment:
         self.pip("install", "--no-index", "--no-deps", "--force-reinstall", *words)
 
     def dataprep(self, *words: str) -> subprocess.CompletedProcess[str]:
-        program = [self.place / "bin" / "dataprep", *words]
+        program: list[str | Path] = [self.place / "bin" / "dataprep", *words]
         return subprocess.run(program, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     place = tmp_path_factory.mktemp("wheels")
-    words = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "-d", place]
+    words = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "-d", str(place)]
     subprocess.run(words, cwd=ROOT, check=True, capture_output=True)
     return [*place.iterdir(), made_wheel(place)]
 

@@ -52,8 +52,8 @@ def _started(*command: str) -> Iterator[int]:
     with socket.socket() as probe:
         probe.bind((_HOST, 0))
         port = probe.getsockname()[1]
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    process = subprocess.Popen([*command, str(port)], **quiet)
+    quiet = subprocess.DEVNULL
+    process = subprocess.Popen([*command, str(port)], stdout=quiet, stderr=quiet)
     try:
         for _ in range(600):
             with socket.socket() as probe:

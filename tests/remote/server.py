@@ -303,8 +303,8 @@ class Handler(BaseHTTPRequestHandler):
             return self._done({}, f"<DeleteResult>{''.join(lines)}</DeleteResult>")
         etag = ""
         if upload:
-            named = re.findall(r"<PartNumber>(\d+)</PartNumber>", body.decode())
-            parts = [state.parts.get(upload, {}).get(int(number)) for number in named]
+            numbers = re.findall(r"<PartNumber>(\d+)</PartNumber>", body.decode())
+            parts = [state.parts.get(upload, {}).get(int(number)) for number in numbers]
             if not all(part and part.etag.strip('"') in body.decode() for part in parts):
                 return self._refuse(400, "InvalidPart")
             pieces = [part.path.read_bytes() for part in parts if part]

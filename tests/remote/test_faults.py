@@ -38,6 +38,7 @@ from dataprep.errors import DataprepError, RemoteError
 from dataprep.remote import process, store
 from dataprep.remote.store import Store, own_name
 from dataprep.sealed.set import SealedSet
+from dataprep_schemas.manifest import File, RecordsFile
 from tests.datasets.packing import ones, write_folders
 from tests.remote.conftest import SECRET, misbehaving, use, variables
 from tests.remote.server import KINDS, Faults
@@ -86,7 +87,7 @@ class ViolationError(Exception):
     """What a schedule found that must never be."""
 
 
-def require(condition: bool, text: str) -> None:
+def require(condition: object, text: str) -> None:
     if not condition:
         raise ViolationError(text)
 
@@ -130,7 +131,8 @@ class Truth:
 def contents(out: Path) -> Mapping[str, bytes]:
     """The files of a data set."""
     manifest = SealedSet.read(out).manifest
-    names = [file.path for file in (*manifest.files(), manifest.records_table)]
+    files: list[File | RecordsFile] = [*manifest.files(), manifest.records_table]
+    names = [file.path for file in files]
     return {name: (out / name).read_bytes() for name in (*names, "manifest.json")}
 
 
@@ -148,7 +150,7 @@ def push(schedule: Schedule, truth: Truth, sets: Path, _: Path) -> str:
             truth.put(path, data)
         elif path != "manifest.json" and draw.random() < 0.8:
             truth.put(path, data if draw.random() < 0.6 else data[::-1])
-    options = {"overwrite": before == "other", "delete_others": draw.random() < 0.3}
+    options: dict[str, Any] = {"overwrite": before == "other", "delete_others": draw.random() < 0.3}
     truth.set(schedule.faults)
     said = _one_line(lambda: dataprep.push(sets / ours, _ADDRESS, **options))
     truth.set(Faults())
@@ -202,10 +204,10 @@ def open_(schedule: Schedule, truth: Truth, sets: Path, place: Path) -> str:
     draw, local = schedule.draw, dataprep.open(sets / "one", "train")
     numbers = [draw.randrange(len(local)) for _ in range(40)]
     few = f"key in ({', '.join(repr(local[at].key) for at in numbers[:2])})"
-    how = {"cache": place / "cache", "cache_bytes": draw.choice((None, 40 << 20))}
+    how: dict[str, Any] = {"cache": place / "cache", "cache_bytes": draw.choice((None, 40 << 20))}
 
     def read() -> None:
-        where = {"where": few} if draw.random() < 0.5 else {}
+        where: dict[str, Any] = {"where": few} if draw.random() < 0.5 else {}
         with (
             dataprep.open(_ADDRESS, "train", **where, **how) as ours,
             dataprep.open(sets / "one", "train", **where) as expected,
@@ -282,7 +284,7 @@ def _server() -> Truth:
     address = misbehaving()
     os.environ.update(variables(address))
     hasten()
-    process._SERVER = "tests.remote.hasty_requests"
+    process._SERVER = "tests.remote.hasty_requests"  # type: ignore[misc]  # Final for all others
     assert obstore.store
     return Truth(address)
 
@@ -300,7 +302,7 @@ def hasten() -> None:
         retries = retry_config or {"backoff": {**pauses, "base": 2}}
         return from_url(*arguments, retry_config=retries, **options)
 
-    obstore.store.from_url = hasty  # type: ignore[assignment]
+    obstore.store.from_url = hasty
 
 
 def run(job: str, number: int, sets: Path) -> tuple[int, str, str, float]:
@@ -354,7 +356,7 @@ def make_sets(place: Path) -> None:
     shutil.copytree(place / "one", place / "grown")
     write_folders(raw, [one._replace(key=f"{one.key}.png") for one in ones(9)])
     dataprep.prepare("folder", raw_data_dir=raw, local_scratch_dir=place / "grown", append=True)
-    other = {"raw_data_dir": raw, "local_scratch_dir": place / "other"}
+    other: dict[str, Any] = {"raw_data_dir": raw, "local_scratch_dir": place / "other"}
     dataprep.prepare("folder", seed=1, limit=5, num_shards=4, **other)
 
 
@@ -446,7 +448,8 @@ def test_credentials_that_expire_are_asked_for_anew(
 
     def do() -> object:
         if act == "put":
-            return place.put("a", lambda: iter([b"1"]), hashlib.sha256(b"1").hexdigest())
+            place.put("a", lambda: iter([b"1"]), hashlib.sha256(b"1").hexdigest())
+            return None
         return getattr(place, act)("a")
 
     with pytest.raises(RemoteError, match="get new credentials: AWS_ACCESS_KEY_ID"):

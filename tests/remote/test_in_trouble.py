@@ -19,6 +19,7 @@ import pytest
 
 import dataprep
 from dataprep.sealed.set import SealedSet
+from dataprep_schemas.manifest import File, RecordsFile
 from tests.conftest import Cli
 from tests.remote.conftest import SECRET
 from tests.remote.server import Faults
@@ -52,11 +53,12 @@ def test_a_shard_is_downloaded_once_for_all_readers(
 ) -> None:
     fill(truth, out)
     truth.set(Faults(rate=1.0, kinds=("slow",), seconds=0.3))  # so that all want the same one
-    command = [sys.executable, "-c", _READ, _ADDRESS, tmp_path / "cache"]
+    command: list[str | Path] = [sys.executable, "-c", _READ, _ADDRESS, tmp_path / "cache"]
     readers = [subprocess.Popen(command) for _ in range(4)]
     assert [reader.wait(120) for reader in readers] == [0] * 4
     manifest = SealedSet.read(out).manifest
-    expected = {file.path: file.bytes for file in [*manifest.files(), manifest.records_table]}
+    files: list[File | RecordsFile] = [*manifest.files(), manifest.records_table]
+    expected = {file.path: file.bytes for file in files}
     found = sent(truth)
     assert found.pop("manifest.json") == 4 * (out / "manifest.json").stat().st_size
     assert found == expected

@@ -18,6 +18,7 @@ import pytest
 import dataprep
 from dataprep.errors import DatasetError, RemoteError, UsageError
 from dataprep.sealed.set import SealedSet
+from dataprep_schemas.manifest import File, RecordsFile
 from tests.conftest import Cli
 from tests.datasets.packing import ones, write_folders
 from tests.remote.conftest import use
@@ -53,7 +54,7 @@ def there(bucket: Any, prefix: str = "sets/one/") -> Mapping[str, str]:
 
 def expected(out: Path) -> Mapping[str, str]:
     manifest = SealedSet.read(out).manifest
-    files = [*manifest.files(), manifest.records_table]
+    files: list[File | RecordsFile] = [*manifest.files(), manifest.records_table]
     sealed = hashlib.sha256((out / "manifest.json").read_bytes()).hexdigest()
     return {**{file.path: file.sha256 for file in files}, "manifest.json": sealed}
 

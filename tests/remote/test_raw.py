@@ -16,6 +16,7 @@ import pytest
 import dataprep
 from dataprep.errors import DatasetError, RemoteError, SourceError
 from dataprep.sealed.set import SealedSet
+from dataprep_schemas.manifest import File, RecordsFile
 from tests.conftest import Cli, Made, hashes
 from tests.datasets.packing import WRITERS, ones, write_folders
 
@@ -29,7 +30,8 @@ def upload(raw: Path, bucket: Any, prefix: str = "raw") -> str:
 
 def files_of(out: Path) -> dict[str, str]:
     manifest = SealedSet.read(out).manifest
-    return {file.path: file.sha256 for file in [*manifest.files(), manifest.records_table]}
+    files: list[File | RecordsFile] = [*manifest.files(), manifest.records_table]
+    return {file.path: file.sha256 for file in files}
 
 
 def pack_classes(raw: Path, form: str) -> None:

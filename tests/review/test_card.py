@@ -15,7 +15,7 @@ from dataprep.review.card import RAI
 from tests.conftest import Cli, Made
 from tests.review.conftest import Planted
 
-FIELDS = {
+FIELDS: dict[str, Any] = {
     "name": "Planted",
     "description": "Photographs: made up, with 'faults'.",
     "license": "https://creativecommons.org/licenses/by/4.0/",

@@ -4,7 +4,7 @@ import io
 import math
 import os
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import combinations
 from pathlib import Path
@@ -54,7 +54,7 @@ def apart(a: str, b: str) -> int:
 
 
 @contextmanager
-def images(hashes: list[str], cuts: list[str] | None = None) -> Iterator[Database]:
+def images(hashes: list[str], cuts: Sequence[str | None] | None = None) -> Iterator[Database]:
     """A database of images with these hashes, each another file; nothing is known of middles."""
     table = pa.table(
         {

@@ -197,6 +197,7 @@ def test_a_real_browser_shows_it(
     with Image.open(picture) as image:
         assert image.width == width
         corner = image.convert("L").getpixel((1, 1))
+    assert isinstance(corner, int)
     assert corner == 255 if theme == "light" else corner < 40
 
 

@@ -33,7 +33,7 @@ def out(
     """24 examples in 6 shards, in every format that stores image files."""
     if request.param == "tfrecord":
         return tiny.out
-    out = tmp_path_factory.mktemp("converted") / request.param
+    out: Path = tmp_path_factory.mktemp("converted") / request.param
     words = ("convert", tiny.out, "--to", out, "--sink", request.param)
     done = cli(*words, "--num_shards", "train=6,validation=2", "--workers", "1")
     assert done.code == 0, done

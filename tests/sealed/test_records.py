@@ -220,7 +220,7 @@ def test_an_example_is_a_picture_and_an_array(records: Records) -> None:
     for example in records[:3]:
         picture, pixels = example.image(), example.array()
         assert (picture.mode, picture.size) == ("RGB", (16, 16))
-        assert (pixels.shape, pixels.dtype) == ((16, 16, 3), np.uint8)
+        assert (pixels.shape, pixels.dtype) == ((16, 16, 3), np.dtype(np.uint8))
         with Image.open(io.BytesIO(example.encoded)) as expected:
             assert picture.tobytes() == expected.convert("RGB").tobytes() == pixels.tobytes()
 

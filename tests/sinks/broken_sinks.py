@@ -8,18 +8,24 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from dataprep.errors import UsageError
 from dataprep.sinks import DatasetInfo, Example, Sink
 from dataprep.sinks.hashed_file import write_file
-from tests.sinks import documented_sink
 
-JsonSink: Any = documented_sink.JsonSink  # type: ignore[attr-defined]
-JsonReader: Any = documented_sink.JsonReader  # type: ignore[attr-defined]
-JsonWriter: Any = documented_sink.JsonWriter  # type: ignore[attr-defined]
+if TYPE_CHECKING:  # what docs/sinks.md derives them from
+    from dataprep.sinks import PlainSink as JsonSink
+    from dataprep.sinks import StreamReader as JsonReader
+    from dataprep.sinks import StreamWriter
+
+    class JsonWriter(StreamWriter):
+        def append(self, example: Example) -> None: ...
+
+else:
+    from tests.sinks.documented_sink import JsonReader, JsonSink, JsonWriter
 
 
 class ShiftsLabels(JsonSink):

@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import h5py
 import numpy as np
@@ -14,8 +15,8 @@ import pytest
 
 from dataprep.errors import SinkError
 from dataprep.sinks import hdf5_file
-from dataprep.sinks.base import DatasetInfo, FinishedShard, Sink
-from dataprep.sinks.example import Example
+from dataprep.sinks.base import FinishedShard, Sink
+from dataprep.sinks.example import DatasetInfo, Example
 from dataprep.sinks.hdf5 import Hdf5ArraysSink, Hdf5CaffeSink, Hdf5Sink
 from tests.sinks import examples as examples_
 
@@ -38,7 +39,7 @@ def example(
     boxes: tuple[tuple[float, float, float, float], ...] = (),
 ) -> Example:
     height, width = size
-    shape = {"format": format_, "height": height, "width": width, "boxes": boxes}
+    shape: dict[str, Any] = {"format": format_, "height": height, "width": width, "boxes": boxes}
     return examples_.example(0, info, key=key, encoded=encoded, labels=labels, **shape)
 
 
@@ -69,7 +70,7 @@ def arrays(count: int, info: DatasetInfo) -> list[Example]:
             (number % 3,),
             info,
             format_="RAW",
-            size=info.size,
+            size=(height, width),
         )
         for number in range(count)
     ]

@@ -15,8 +15,8 @@ import pytest
 
 from dataprep.errors import SinkError
 from dataprep.sinks import lmdb_environment
-from dataprep.sinks.base import DatasetInfo, Sink
-from dataprep.sinks.example import Example
+from dataprep.sinks.base import Sink
+from dataprep.sinks.example import DatasetInfo, Example
 from dataprep.sinks.lmdb_caffe import LmdbSink
 from dataprep.sinks.lmdb_torch import LmdbTorchSink
 from dataprep.sinks.subprocess_reader import read_unverified
@@ -47,7 +47,7 @@ def open_files() -> list[str]:
 
 
 def test_the_map_grows_several_times_and_the_file_is_dense(
-    kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: tuple[Sink, DatasetInfo], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sink, info = kind
     paths = places(sink, tmp_path)
@@ -108,7 +108,7 @@ def test_neither_old_memory_nor_the_environment_is_in_the_file(name: str, tmp_pa
     assert [path.read_bytes() for path in paths] == [path.read_bytes() for path in others]
 
 
-def test_a_truncated_file_is_an_error(kind, tmp_path: Path) -> None:
+def test_a_truncated_file_is_an_error(kind: tuple[Sink, DatasetInfo], tmp_path: Path) -> None:
     """LMDB would die of SIGBUS."""
     sink, info = kind
     paths = places(sink, tmp_path)
@@ -121,7 +121,9 @@ def test_a_truncated_file_is_an_error(kind, tmp_path: Path) -> None:
         assert "\n" not in str(caught.value)
 
 
-def test_a_crash_of_lmdb_is_an_error_where_nobody_knows_the_file(kind, tmp_path: Path) -> None:
+def test_a_crash_of_lmdb_is_an_error_where_nobody_knows_the_file(
+    kind: tuple[Sink, DatasetInfo], tmp_path: Path
+) -> None:
     sink, info = kind
     paths = places(sink, tmp_path)
     write(sink, paths, info, [example(n, info, 0 if info.size else 9000) for n in range(40)])
@@ -150,7 +152,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(path)], check=True)
 
 
-def test_a_full_disk_is_enospc_whenever_it_is_full(kind, small_disk: Path) -> None:
+def test_a_full_disk_is_enospc_whenever_it_is_full(
+    kind: tuple[Sink, DatasetInfo], small_disk: Path
+) -> None:
     sink, info = kind
     examples = [example(number, info, 0 if info.size else 6000) for number in range(60)]
     filler = small_disk / "filler"

@@ -37,7 +37,7 @@ def main(root: Path, address: str, controller: str, size: str, nodes: list[str])
         words: list[list[str | Path]] = [["slurmctld", "-D", "-c", "-f", configuration]]
         for node in nodes:
             apart = ["unshare", "--mount", "--uts", "--propagation", "private"]
-            rest = [node, size, root / "scratch", configuration]
+            rest: list[str | Path] = [node, size, root / "scratch", configuration]
             words.append([*apart, "sh", "-ec", _NODE, "sh", *rest])
         for command in words:
             subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
@@ -61,4 +61,5 @@ def _raise_network(address: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), *sys.argv[2:5], sys.argv[5:])
+    _root, _address, _controller, _size, *_nodes = sys.argv[1:]
+    main(Path(_root), _address, _controller, _size, _nodes)

@@ -96,7 +96,11 @@ def test_a_job_that_is_cancelled_while_it_stages_cleans_every_node(
     script = hook(cli, source).replace(" -- ", " --bandwidth 500000 -- ")
     job = cluster.submit(script, PYTHONPATH=f"{slow}:{os.environ.get('PYTHONPATH', '')}")
     for node in NODES:
-        cluster.until(lambda node=node: any(".partial" in name for name in cluster.listing(node)))
+
+        def copying(node: str = node) -> bool:
+            return any(".partial" in name for name in cluster.listing(node))
+
+        cluster.until(copying)
     cluster.run("scancel", job)
     ended = cluster.wait(job)
     assert ended.code != 0

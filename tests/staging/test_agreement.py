@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
@@ -17,7 +19,7 @@ from dataprep.staging.agreement import (
 GB = 10**9
 
 
-def start(node: int, **values: object) -> NodeStart:
+def start(node: int, **values: Any) -> NodeStart:
     plain = NodeStart(
         host=f"n{node}",
         node=node,
@@ -26,10 +28,10 @@ def start(node: int, **values: object) -> NodeStart:
         needed=42 * GB,
         free=100 * GB,
     )
-    return replace(plain, **values)  # type: ignore[arg-type]
+    return replace(plain, **values)
 
 
-def done(node: int, **values: object) -> NodeDone:
+def done(node: int, **values: Any) -> NodeDone:
     plain = NodeDone(
         host=f"n{node}",
         node=node,
@@ -40,7 +42,7 @@ def done(node: int, **values: object) -> NodeDone:
         selection="s",
         content="c",
     )
-    return replace(plain, **values)  # type: ignore[arg-type]
+    return replace(plain, **values)
 
 
 def agree(reports: list[NodeStart]) -> None:

@@ -7,6 +7,7 @@ import hashlib
 import os
 import random
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -103,7 +104,9 @@ def test_a_planted_link_is_not_followed(place: Path, target: int, tmp_path: Path
 
 
 @pytest.mark.parametrize("make", [Path.mkdir, Path.touch], ids=["directory", "file"])
-def test_what_is_in_the_way_is_kept_and_named(place: Path, target: int, make) -> None:
+def test_what_is_in_the_way_is_kept_and_named(
+    place: Path, target: int, make: Callable[[Path], object]
+) -> None:
     make(place / "a")
     path = "a" if (place / "a").is_dir() else "a/b"
     with pytest.raises(StagingError, match=f"{place}: .* writing {path}: .* another place"):

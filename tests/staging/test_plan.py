@@ -6,6 +6,7 @@ import os
 import pwd
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -57,7 +58,7 @@ def find(node: Path, on: Callable[..., None]) -> Find:
             if name.isupper()
         }
         others = {name: value for name, value in options.items() if not name.isupper()}
-        settings = {"name": "imagenet", "placement": JOB, **others}
+        settings: dict[str, Any] = {"name": "imagenet", "placement": JOB, **others}
         return find_target(to, environment=variables, **settings)
 
     return find

@@ -79,7 +79,7 @@ def token() -> str:
             return token
 
 
-def together(token: str, nodes: int, work: Callable[[Peers], Any], **options: Any) -> list:
+def together(token: str, nodes: int, work: Callable[[Peers], Any], **options: Any) -> list[Any]:
     """What ``work`` returned or raised on every node, each in a thread of its own."""
 
     def one(node: int) -> Any:
@@ -93,7 +93,7 @@ def together(token: str, nodes: int, work: Callable[[Peers], Any], **options: An
         return list(pool.map(one, range(nodes)))
 
 
-def one_message(results: list) -> str:
+def one_message(results: list[Any]) -> str:
     """What all nodes were told, if it was the same."""
     assert all(isinstance(result, StagingError) for result in results), results
     (message,) = {str(result) for result in results}

@@ -81,7 +81,11 @@ def inventory(digest: str = DIGEST, **splits: Split) -> Inventory:
         splits=splits,
         sha256=digest,
     )
-    named = [file("manifest.json", 10), manifest.records_table, *manifest.files()]
+    named: list[File | RecordsFile] = [
+        file("manifest.json", 10),
+        manifest.records_table,
+        *manifest.files(),
+    ]
     files = sorted(
         (SourceFile(each.path, each.bytes, each.sha256) for each in named),
         key=lambda found: found.path,

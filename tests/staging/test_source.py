@@ -6,6 +6,7 @@ import ctypes
 import mmap
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -205,6 +206,16 @@ def test_the_source_does_not_stay_in_memory(tmp_path: Path) -> None:
     assert resident(path) == 0
 
 
+def replace_by_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def replace_by_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
@@ -214,12 +225,14 @@ def test_the_source_does_not_stay_in_memory(tmp_path: Path) -> None:
         ),
         (lambda path: os.utime(path, ns=(1, 1)), "was written to since it was listed"),
         (lambda path: path.unlink(), "cannot read .*No such file"),
-        (lambda path: (path.unlink(), path.mkdir()), "no regular file"),
-        (lambda path: (path.unlink(), os.mkfifo(path)), "no regular file"),
+        (replace_by_folder, "no regular file"),
+        (replace_by_pipe, "no regular file"),
     ],
     ids=["size", "time", "absent", "directory", "pipe"],
 )
-def test_a_file_that_is_not_as_listed_is_named(tmp_path: Path, change, says: str) -> None:
+def test_a_file_that_is_not_as_listed_is_named(
+    tmp_path: Path, change: Callable[[Path], object], says: str
+) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"before")
     file = listed(tmp_path, "a")
@@ -240,7 +253,9 @@ def test_a_file_that_is_not_as_listed_is_named(tmp_path: Path, change, says: str
     ],
     ids=["time", "size", "file", "absent"],
 )
-def test_a_file_that_changes_while_it_is_read_is_named(tmp_path: Path, change) -> None:
+def test_a_file_that_changes_while_it_is_read_is_named(
+    tmp_path: Path, change: Callable[[Path], object]
+) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"before")
     with SourceReader(tmp_path, listed(tmp_path, "a")) as reader:

@@ -42,7 +42,10 @@ def archived(directory: Path) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     for path in sorted(directory.glob("images*")):
         with tarfile.open(path) as archive:
-            found |= {member.name: archive.extractfile(member).read() for member in archive}
+            for member in archive:
+                stream = archive.extractfile(member)
+                assert stream is not None
+                found[member.name] = stream.read()
     return found
 
 

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -15,7 +16,7 @@ from dataprep.cli import command
 from dataprep.errors import DatasetError, UsageError
 from dataprep.synthesize.imagenet import synthesize_imagenet
 
-TINY = {"classes": 1, "images_per_class": 2, "validation_images": 1}
+TINY: dict[str, Any] = {"classes": 1, "images_per_class": 2, "validation_images": 1}
 
 
 def run(*arguments: str | Path) -> Result:

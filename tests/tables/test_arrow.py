@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import msgspec
 import pyarrow as pa
@@ -13,9 +14,9 @@ from pyarrow import parquet
 
 from dataprep.errors import SourceError
 from dataprep.tables import Row, Scanned
-from dataprep.tables.arrow import index_tables, order_rows
+from dataprep.tables.arrow import Attributes, index_tables, order_rows
 from dataprep_schemas.tables import CAPTIONS, schema_of
-from tests.tables.conftest import row
+from tests.tables.conftest import Find, row
 
 AGES = pa.array([1])
 
@@ -30,7 +31,9 @@ AGES = pa.array([1])
         (lambda table: table.drop(["labels"]), "no column labels of list"),
     ],
 )
-def test_a_forged_part_of_the_index_is_one_line(find, forge, said) -> None:
+def test_a_forged_part_of_the_index_is_one_line(
+    find: Find, forge: Callable[[pa.Table], pa.Table], said: str
+) -> None:
     images = find(Scanned({"train": [row("x")]}))
     (path,) = images.paths
     parquet.write_table(forge(parquet.read_table(path)), path)
@@ -63,10 +66,10 @@ ROWS = st.builds(
 
 @given(st.lists(ROWS, min_size=1, max_size=8))
 def test_a_row_survives_being_written_and_read(rows: list[Row]) -> None:
-    attributes = (CAPTIONS, ("age", "int"), ("view", "text"))
+    attributes: Attributes = (CAPTIONS, ("age", "int"), ("view", "text"))
     classes = [str(number) for number in range(5)]
-    (table,) = index_tables(Scanned({"train": rows}), classes, attributes)  # type: ignore[arg-type]  # literals
-    assert table.schema == schema_of("index", attributes)  # type: ignore[arg-type]  # literals
+    (table,) = index_tables(Scanned({"train": rows}), classes, attributes)
+    assert table.schema == schema_of("index", attributes)
     numbers = {
         name: [
             None if cell is None else [int(label) for label in cell]
@@ -74,7 +77,7 @@ def test_a_row_survives_being_written_and_read(rows: list[Row]) -> None:
         ]
         for name in ("labels", "box_labels")
     }
-    order = schema_of("order", attributes)  # type: ignore[arg-type]  # literals
+    order = schema_of("order", attributes)
     columns = {name: table.column(name) for name in order.names if name not in ("shard", *numbers)}
     found = (
         pa.table({"shard": [0] * len(rows), **columns, **numbers}).select(order.names).cast(order)
@@ -99,7 +102,7 @@ def test_captions_of_a_set_that_says_it_has_none_are_refused_in_a_line() -> None
 @pytest.mark.parametrize("field", ["labels", "box_labels"])
 @pytest.mark.parametrize("label", [2, -1])
 def test_a_label_that_no_class_has_is_refused_in_a_line(field: str, label: int) -> None:
-    scanned = Scanned({"train": [msgspec.structs.replace(row("x.jpg"), **{field: (label,)})]})  # type: ignore[arg-type]
+    scanned = Scanned({"train": [msgspec.structs.replace(row("x.jpg"), **{field: (label,)})]})
     said = rf"^x\.jpg has the label {label}, and the 2 classes count from 0; make labels"
     with pytest.raises(SourceError, match=said):
         [*index_tables(scanned, ["a", "b"], ())]

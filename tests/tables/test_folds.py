@@ -32,7 +32,7 @@ def test_thousands_of_groups_are_even_in_every_label() -> None:
     rates = np.array([0.2, 0.1, 0.05, 0.02, 0.01])
     sizes = sorted((1 + random.geometric(0.3, 5000)).tolist(), reverse=True)
     labels = [
-        [label for _ in range(size) for label in np.flatnonzero(random.random(5) < rates)]
+        [int(label) for _ in range(size) for label in np.flatnonzero(random.random(5) < rates)]
         for size in sizes
     ]
     found = balanced(labels, sizes, [None] * len(sizes), 5)

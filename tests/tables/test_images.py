@@ -10,7 +10,7 @@ from dataprep.errors import SourceError
 from dataprep.tables import Row, Scanned
 from dataprep_schemas.manifest import Unmatched
 from dataprep_schemas.tables import CAPTIONS
-from tests.tables.conftest import listed, member, row
+from tests.tables.conftest import Find, listed, member, row
 
 
 @pytest.mark.parametrize(
@@ -21,13 +21,15 @@ from tests.tables.conftest import listed, member, row
         ((2,), True, "train: x has the unknown class c; expected one of the list of classes"),
     ],
 )
-def test_labels_that_do_not_fit_are_refused(find, labels, multilabel, complaint) -> None:
+def test_labels_that_do_not_fit_are_refused(
+    find: Find, labels: tuple[int, ...], multilabel: bool, complaint: str
+) -> None:
     images = find(Scanned({"train": [row("x", labels=labels)]}))
     with pytest.raises(SourceError, match=complaint):
         images.choose(["train"], ["a", "b"], multilabel=multilabel, seed=0, limit=None)
 
 
-def test_members_are_joined_by_key_or_alias_and_the_rest_is_named(find) -> None:
+def test_members_are_joined_by_key_or_alias_and_the_rest_is_named(find: Find) -> None:
     images = find(
         listed(
             {"key": "d/x", "split": "train", "labels": ["b"], "group": "g"},
@@ -52,7 +54,7 @@ def test_members_are_joined_by_key_or_alias_and_the_rest_is_named(find) -> None:
     ]
 
 
-def test_a_list_of_bare_names_finds_files_in_any_folder(find) -> None:
+def test_a_list_of_bare_names_finds_files_in_any_folder(find: Find) -> None:
     images = find(
         listed({"key": "x.png", "split": "train"}), Scanned(members=[member("deep/in/x.png")])
     )
@@ -60,7 +62,7 @@ def test_a_list_of_bare_names_finds_files_in_any_folder(find) -> None:
 
 
 @pytest.mark.parametrize("limit", [5, "12.5%", "10.1%"])  # a share is rounded up
-def test_a_limit_takes_those_with_the_smallest_hashes(find, limit: int | str) -> None:
+def test_a_limit_takes_those_with_the_smallest_hashes(find: Find, limit: int | str) -> None:
     keys = [f"{number:02d}" for number in range(40)]
     images = find(Scanned({"train": [row(key) for key in keys]}))
     images.choose(["train"], ["a"], multilabel=False, seed=3, limit=limit)
@@ -73,7 +75,7 @@ def test_a_limit_takes_those_with_the_smallest_hashes(find, limit: int | str) ->
     ]
 
 
-def test_the_digest_is_of_what_shapes_the_output_and_not_of_where_it_lies(find) -> None:
+def test_the_digest_is_of_what_shapes_the_output_and_not_of_where_it_lies(find: Find) -> None:
     def digest_of(*rows: Row) -> str:
         images = find(Scanned({"train": rows}), attributes=(("age", "int"), CAPTIONS))
         images.choose(["train"], ["a", "b"], multilabel=False, seed=0, limit=None)

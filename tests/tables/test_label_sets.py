@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations, groupby, pairwise
+from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -64,14 +65,16 @@ def test_thousands_of_classes_are_no_burden() -> None:
 
 
 @given(countings, st.randoms(use_true_random=False))
-def test_the_order_in_which_sets_are_given_does_not_matter(counts, generator) -> None:
+def test_the_order_in_which_sets_are_given_does_not_matter(
+    counts: dict[LabelSet, int], generator: Random
+) -> None:
     pairs = list(counts.items())
     generator.shuffle(pairs)
     assert in_order(dict(pairs)) == in_order(counts)
 
 
 @given(countings)
-def test_a_label_has_no_more_runs_than_promised(counts) -> None:
+def test_a_label_has_no_more_runs_than_promised(counts: dict[LabelSet, int]) -> None:
     order = in_order(counts)
     ranked = rarest_first(counts)
     for place, label in enumerate(ranked):
@@ -80,7 +83,7 @@ def test_a_label_has_no_more_runs_than_promised(counts) -> None:
 
 
 @given(countings, st.integers(1, 40))
-def test_every_bound_holds_between_any_two_shards(counts, wanted) -> None:
+def test_every_bound_holds_between_any_two_shards(counts: dict[LabelSet, int], wanted: int) -> None:
     shards = counts_per_shard(counts, min(wanted, sum(counts.values())))
     assert spread([len(images) for images in shards]) <= 1
     for labels in counts:

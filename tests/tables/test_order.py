@@ -7,6 +7,7 @@ import random
 from collections import Counter
 from itertools import accumulate, pairwise
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -18,13 +19,14 @@ from dataprep.errors import SinkError
 from dataprep.tables import Row, Scanned
 from dataprep.tables import order as module
 from dataprep.tables.order import (
-    Shuffle,
     order_columns,
     order_is_current,
     read_shard,
     shuffled,
     write_order,
 )
+from dataprep_schemas.manifest import Shuffle
+from tests.tables.conftest import Find
 
 SHUFFLES: list[Shuffle] = ["stratified", "global", "none"]
 DATABASE = duckdb.connect()
@@ -53,7 +55,7 @@ def assigned(
         "create or replace table label_sets as select distinct split, labels, labels as category, "
         "[labels] as numbers from chosen"
     )
-    how = {"shuffle": shuffle, "seed": seed, "columns": "key"}
+    how: dict[str, Any] = {"shuffle": shuffle, "seed": seed, "columns": "key"}
     table = pa.concat_tables(shuffled(DATABASE, "train", len(keys), shards, **how))
     found = [*zip(*(table.column(name).to_pylist() for name in ("shard", "key")), strict=True)]
     assert [shard for shard, _ in found] == sorted(shard for shard, _ in found)
@@ -141,14 +143,14 @@ ROWS = [
 
 
 @pytest.fixture
-def kept(find, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def kept(find: Find, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The order of 50 images in 4 shards, in blocks of 7."""
     monkeypatch.setattr(module, "_BLOCK", 7)
     found = find(Scanned({"train": ROWS}))
     found.choose(["train"], ["a", "b", "c"], multilabel=False, seed=0, limit=None)
     directory = tmp_path / "order"
     directory.mkdir()
-    how = {"shuffle": "stratified", "seed": 0, "columns": order_columns(found)}
+    how: dict[str, Any] = {"shuffle": "stratified", "seed": 0, "columns": order_columns(found)}
     batches = shuffled(found.database, "train", 50, 4, **how)
     write_order(directory, batches, split="train", images=50, shards=4, token=TOKEN)
     return directory

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from itertools import pairwise
 from math import ceil
@@ -88,11 +88,12 @@ def test_a_condition_leaves_what_plain_python_leaves(
     table: tuple[Path, RecordsFile], least: int, view: str, split: range
 ) -> None:
     rows = parquet.read_table(table[0] / "records.parquet").to_pylist()
-    holds = {
+    conditions: dict[str, Callable[[dict[str, Any]], bool]] = {
         "view = 'PA'": lambda row: row["view"] == "PA",
         "view is null": lambda row: row["view"] is None,
         "true": lambda row: True,
-    }[view]
+    }
+    holds = conditions[view]
     expected = [at for at in split if rows[at]["age"] >= least and holds(rows[at])]
     assert chosen(*table, split, where=f"{view} and age >= {least} -- a comment") == expected
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -33,6 +33,7 @@ from dataprep.sinks.example import Example
 from dataprep.system.state_files import file_sha256
 from dataprep.tables import sealing
 from dataprep.tables.records import NAME, STATUSES, RecordsTable, conspicuous
+from dataprep.tables.sealing import WrittenRecords
 from dataprep_schemas.state import CommitRecord
 from dataprep_schemas.tables import RECORDS, schema_of
 from tests.jobs.conftest import job_of, workspace
@@ -112,7 +113,8 @@ def expected(shard: ShardName, items: Sequence[Made | Rejected]) -> list[dict[st
             stored += 1
         classes = [CLASSES[label][0] for label in said.labels]
         rows.append(
-            {**row, "key": said.key, "labels": [*said.labels], "classes": classes} | item.attributes
+            {**row, "key": said.key, "labels": [*said.labels], "classes": classes}
+            | dict(item.attributes)
         )
     return rows
 
@@ -163,7 +165,7 @@ def join(
     workspace: Workspace,
     contents: dict[ShardName, list[Made | Rejected]],
     others: Sequence[dict[str, Any]] = (),
-) -> Mapping[str, Any]:
+) -> WrittenRecords:
     splits = tuple(
         SplitJob(name, shards, "none", images=0, source_bytes=0) for name, shards in SPLITS.items()
     )
@@ -276,11 +278,13 @@ def test_a_damaged_table_is_one_line(workspace: Workspace) -> None:
 
 def test_other_readers_see_the_schema(workspace: Workspace) -> None:
     join(workspace, filled(workspace), [{"status": "ignored", "key": "x"}])
-    assert parquet.read_schema(workspace.records) == schema_of("records", ATTRIBUTES)  # type: ignore[arg-type]  # literals
-    types = duckdb.sql(f"describe from '{workspace.records}'").fetchall()
+    assert parquet.read_schema(workspace.records) == schema_of("records", ATTRIBUTES)
+    types = duckdb.execute(f"describe from '{workspace.records}'").fetchall()
     assert [name for name, *_ in types] == [*RECORDS, "age", "view"]
     assert dict(row[:2] for row in types)["labels"] == "INTEGER[]"
-    count = duckdb.sql(f"select status, count(*) from '{workspace.records}' group by 1 order by 1")
+    count = duckdb.execute(
+        f"select status, count(*) from '{workspace.records}' group by 1 order by 1"
+    )
     assert count.fetchall() == [("ignored", 1), ("rejected", 4), ("stored", 4)]
     pandas = pytest.importorskip("pandas")
     assert len(pandas.read_parquet(workspace.records)) == 9

@@ -7,10 +7,10 @@ import pytest
 from dataprep.errors import SourceError
 from dataprep.tables import Scanned
 from dataprep.tables.rules import check_groups, check_keys, check_splits_known
-from tests.tables.conftest import listed, member, row
+from tests.tables.conftest import Find, listed, member, row
 
 
-def test_a_name_twice_in_a_split_is_refused_and_both_places_named(find) -> None:
+def test_a_name_twice_in_a_split_is_refused_and_both_places_named(find: Find) -> None:
     check_keys(find(Scanned({"train": [row("x")], "test": [row("x")]})).database)
     images = find(
         Scanned({"train": [row("x"), row("y")], "test": [row("x")]}),
@@ -22,7 +22,7 @@ def test_a_name_twice_in_a_split_is_refused_and_both_places_named(find) -> None:
         check_keys(images.database)
 
 
-def test_a_group_in_two_splits_is_named_with_an_image_of_each(find) -> None:
+def test_a_group_in_two_splits_is_named_with_an_image_of_each(find: Find) -> None:
     rows = {
         "test": [row("b", group="7"), row("e", group="9")],
         "train": [row("c", group="7"), row("a", group="7"), row("d", group="8")],
@@ -33,7 +33,7 @@ def test_a_group_in_two_splits_is_named_with_an_image_of_each(find) -> None:
     check_groups(find(Scanned(rows)).database, "patient")
 
 
-def test_a_listed_name_twice_is_refused(find) -> None:
+def test_a_listed_name_twice_is_refused(find: Find) -> None:
     images = find(
         listed({"key": "x", "split": "train", "line": 7}, {"key": "x", "split": "test", "line": 3})
     )
@@ -41,7 +41,7 @@ def test_a_listed_name_twice_is_refused(find) -> None:
         images.splits()
 
 
-def test_an_image_in_no_split_is_refused(find) -> None:
+def test_an_image_in_no_split_is_refused(find: Find) -> None:
     images = find(listed({"key": "x", "split": None}), Scanned(members=[member("x")]))
     with pytest.raises(SourceError, match=r"^1 image in no split: x; expected each in one of the"):
         check_splits_known(images.database)

@@ -224,7 +224,7 @@ def test_tensorflow_takes_the_same_order(records: Records) -> None:
     sampler = records.sampler(4)
     dataset = records.to_tf(sampler)
     assert dataset.element_spec[0] == tf.TensorSpec((None,), tf.string)
-    seen = []
+    seen: list[int] = []
     for encoded, labels in sampler.track(dataset):
         found = order_of(records)[len(seen) : len(seen) + 4]
         assert list(encoded.numpy()) == records.encoded(found)

@@ -86,4 +86,4 @@ def test_what_cannot_be_mixed_is_refused_in_a_line(tiny: Made, radiographs: Made
     mixture = dataprep.mix({"a": train})
     for options in ({"shuffle": "none"}, {"balance": "class"}, {"weights": np.ones(24)}):
         with pytest.raises(DataprepError, match="the order of its weights"):
-            mixture.sampler(2, **options)  # type: ignore[arg-type]
+            mixture.sampler(2, **options)

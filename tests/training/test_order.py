@@ -22,7 +22,8 @@ from dataprep.training.order import (
 
 
 def epoch_of(order: Order, epoch: int = 0) -> list[int]:
-    return order.numbers(epoch, np.arange(order.count, dtype=np.uint64)).tolist()
+    found: list[int] = order.numbers(epoch, np.arange(order.count, dtype=np.uint64)).tolist()
+    return found
 
 
 def every_order() -> dict[str, Order]:

@@ -12,7 +12,8 @@ from dataprep.training.order import key, permuted, uniforms
 
 def whole(count: int, *words: int, tweak: int = 0) -> list[int]:
     places = np.arange(count, dtype=np.uint64)
-    return permuted(places, one(count), key(*words), one(tweak)).tolist()
+    found: list[int] = permuted(places, one(count), key(*words), one(tweak)).tolist()
+    return found
 
 
 def one(number: int) -> np.ndarray:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import dataprep
 from dataprep.errors import UsageError
-from dataprep.staging.plan import Share
+from dataprep.staging.selection import Share
 from dataprep.training.order import Order, Shuffled
 from dataprep.training.sampler import Leftover, Numbers, Sampler
 from tests.conftest import Made
@@ -43,7 +43,7 @@ def ranks(
 
 def steps(samplers: list[Sampler], most: int = 10**9) -> tuple[list[int], list[dict[str, Any]]]:
     """What all ranks receive in some steps, in global order; and the states they are left in."""
-    sequence = []
+    sequence: list[int] = []
     loops = [sampler.track(sampler) for sampler in samplers]
     for _ in range(most):
         batches = [next(loop, None) for loop in loops]
@@ -220,9 +220,10 @@ def test_a_state_of_anything_else_is_refused_and_changes_nothing(
     with pytest.raises(UsageError, match=words):
         sampler.load_state_dict({**sampler.state_dict(), **change})
     assert (sampler.epoch, sampler.consumed) == (0, 0)
-    for nonsense in (None, [], "x", {}):
+    nonsenses: tuple[Any, ...] = (None, [], "x", {})
+    for nonsense in nonsenses:
         with pytest.raises(UsageError, match="no state of a sampler"):
-            sampler.load_state_dict(nonsense)  # type: ignore[arg-type]
+            sampler.load_state_dict(nonsense)
 
 
 @pytest.mark.parametrize(

@@ -90,10 +90,10 @@ def sequence(keys: Path) -> list[str]:
             seen[int(step)].clear()
         sizes[int(step)] = int(ranks)
         seen[int(step)][int(rank)] = found
-    found_all = []
-    for step in sorted(seen):
-        assert len(seen[step]) == sizes[step], f"step {step}"
-        for together in zip(*(seen[step][rank] for rank in range(sizes[step])), strict=True):
+    found_all: list[str] = []
+    for number in sorted(seen):
+        assert len(seen[number]) == sizes[number], f"step {number}"
+        for together in zip(*(seen[number][at] for at in range(sizes[number])), strict=True):
             found_all += together
     return found_all
 

@@ -24,7 +24,7 @@ from tests.staging.staged_sets import Counting
 
 
 def main(scenarios: list[dict[str, Any]]) -> None:
-    mpi._end_mpi = lambda: None  # type: ignore[assignment]  # the processes play several scenarios
+    mpi._end_mpi = lambda: None  # the processes play several scenarios
     rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
     for scenario in scenarios:
         play(scenario, rank)

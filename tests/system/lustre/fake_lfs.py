@@ -13,6 +13,7 @@ import json
 import os
 import sys
 
+Part = dict[str, int | str | None]
 ALL = -1
 MIB = 1 << 20
 PATH = os.environ["FAKE_LFS"]
@@ -23,7 +24,7 @@ with open(PATH) as file:
 class LfsError(Exception):
     """An exit code and what is said on stderr."""
 
-    def __init__(self, code, text):
+    def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
         self.code = code
 
@@ -31,20 +32,22 @@ class LfsError(Exception):
 # --- what is where ---
 
 
-def on_lustre(path):
-    return path == STATE["mount"] or path.startswith(STATE["mount"] + "/")
+def on_lustre(path: str) -> bool:
+    return bool(path == STATE["mount"]) or path.startswith(STATE["mount"] + "/")
 
 
-def layout_of(path):
+def layout_of(path: str) -> list[Part]:
     """A directory has its parent's at the time when it was made: `freeze` sees to the time."""
     while on_lustre(path):
         if path in STATE["layouts"]:
-            return STATE["layouts"][path]
+            own: list[Part] = STATE["layouts"][path]
+            return own
         path = os.path.dirname(path)
-    return STATE["default"]
+    default: list[Part] = STATE["default"]
+    return default
 
 
-def freeze(directory):
+def freeze(directory: str) -> None:
     """What is already there keeps what it has."""
     for entry in os.scandir(directory):
         if entry.is_dir(follow_symlinks=False):
@@ -52,7 +55,7 @@ def freeze(directory):
             STATE["layouts"].setdefault(entry.path, layout_of(entry.path))
 
 
-def save():
+def save() -> None:
     with open(PATH + ".new", "w") as file:
         json.dump(STATE, file)
     os.replace(PATH + ".new", PATH)
@@ -61,10 +64,14 @@ def save():
 # --- setstripe ---
 
 
-def setstripe(words):
+def setstripe(words: list[str]) -> None:
     options, paths = getopt.getopt(words, "c:S:p:")
     given = dict(options)
-    part = {"count": int(given.get("-c", 1)), "size": int(given.get("-S", 4 * MIB)), "end": None}
+    part: Part = {
+        "count": int(given.get("-c", 1)),
+        "size": int(given.get("-S", 4 * MIB)),
+        "end": None,
+    }
     part["pool"] = given.get("-p", "")
     for path in paths:
         name = os.path.basename(path)
@@ -89,7 +96,7 @@ def setstripe(words):
 # --- getstripe and df ---
 
 
-def getstripe(words):
+def getstripe(words: list[str]) -> None:
     flag, path = words
     assert flag == "-d"
     if not on_lustre(path):
@@ -101,7 +108,7 @@ def getstripe(words):
         print(shown(parts[0]))
         return
     print(f"  lcm_layout_gen:    3\n  lcm_mirror_count:  1\n  lcm_entry_count:   {len(parts)}")
-    start = 0
+    start: int | str | None = 0
     for part in parts:
         end = "EOF" if part["end"] is None else part["end"]
         print(
@@ -112,7 +119,7 @@ def getstripe(words):
         start = part["end"]
 
 
-def shown(part):
+def shown(part: Part) -> str:
     pool = f" pool:          {part['pool']}" if part["pool"] else ""
     return (
         f"stripe_count:  {part['count']} stripe_size:   {part['size']} pattern:       raid0 "
@@ -120,7 +127,7 @@ def shown(part):
     )
 
 
-def df(words):
+def df(words: list[str]) -> None:
     place = words[-1] if words else STATE["mount"]
     if not on_lustre(place):
         print(f"df:{place} Not a Lustre filesystem")
@@ -136,7 +143,7 @@ def df(words):
 COMMANDS = {"setstripe": setstripe, "getstripe": getstripe, "df": df}
 
 
-def note(words):
+def note(words: list[str]) -> None:
     seen = os.listdir(words[-1]) if os.path.isdir(words[-1]) else []
     line = json.dumps({"words": words, "seen": sorted(seen)}) + "\n"
     descriptor = os.open(PATH + ".calls", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -144,7 +151,7 @@ def note(words):
     os.close(descriptor)
 
 
-def run(name, words):
+def run(name: str, words: list[str]) -> None:
     if name not in COMMANDS:
         raise LfsError(1, f"'{name}' is not a valid command")
     if name in STATE["fails"]:
@@ -152,7 +159,7 @@ def run(name, words):
     COMMANDS[name](words)
 
 
-def main(words):
+def main(words: list[str]) -> int:
     note(words)
     try:
         run(words[0], words[1:])

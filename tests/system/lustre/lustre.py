@@ -58,6 +58,7 @@ class Lustre:
 
     def seen(self, path: Path) -> list[str]:
         """What was in a directory when its layout was set."""
+        found: list[str]
         (found,) = (
             call["seen"]
             for call in self._calls()
