@@ -48,6 +48,11 @@ def remove_lease(directory: StageDirectory, job: str) -> None:
     directory.remove_private(private_name(_LEASE, job))
 
 
+def has_lease(directory: StageDirectory, job: str) -> bool:
+    """Whether it is noted that a job uses the copy."""
+    return private_name(_LEASE, job) in directory.private_names(_LEASE)
+
+
 def other_jobs(directory: StageDirectory, job: str | None) -> list[str]:
     """The jobs that use a shared copy, but for ``job``; an unreadable note counts as one."""
     own = None if job is None else private_name(_LEASE, job)

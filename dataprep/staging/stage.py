@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from dataprep.errors import DataprepError, NoRoomError, StagingError, UsageError
 from dataprep.staging import mpi
-from dataprep.staging.agreement import Peers
+from dataprep.staging.agreement import Alone, Peers
 from dataprep.staging.copier import Copier
 from dataprep.staging.copying import Progress
 from dataprep.staging.directory import StageDirectory, private_name
@@ -20,7 +21,7 @@ from dataprep.staging.placement import Placement, find_placement
 from dataprep.staging.plan import StagePlan, find_place, make_plan, share_of
 from dataprep.staging.rendezvous import connected
 from dataprep.staging.request import StageReporter, StageRequest
-from dataprep.staging.sentinel import read_sentinel
+from dataprep.staging.sentinel import changed_files, has_lease, read_sentinel
 from dataprep.system.messages import printable
 from dataprep_schemas.state import Outcome
 
@@ -74,11 +75,12 @@ def _stage_by_reading(request: StageRequest, placement: Placement, reporter: Sta
     with directory:
         progress = Progress(reporter if placement.node == 0 else None)
         on_wait = _on_wait(reporter, placement.node)
-        with elected(directory, request, placement, on_wait) as tell:
-            if tell is not None:
-                with connect(progress) as peers:
+        with elected(directory, request, placement, on_wait) as turn:
+            if turn is not None:
+                alone = Alone(placement.node, placement.nodes)
+                with alone if turn.again else connect(progress) as peers:
                     plan = plan or make_plan(request, placement)
-                    Copier(plan, directory, peers, progress, reporter, on_wait).run(tell)
+                    Copier(plan, directory, peers, progress, reporter, on_wait).run(turn.tell)
         directory.check_current()  # other nodes may have been waited for
     return place
 
@@ -105,39 +107,58 @@ def _on_wait(reporter: StageReporter, node: int) -> Callable[[str], None]:
     return reporter.line if node == 0 else lambda _: None
 
 
+class Turn(NamedTuple):
+    """That this process is to do the work.
+
+    Attributes:
+        tell: to be called as soon as all is well here; what is raised is told to the others.
+        again: whether this call has made the copy before, which is still there: the other nodes
+            may have nothing to do any more, and are not met.
+    """
+
+    tell: Callable[[], None]
+    again: bool
+
+
 @contextmanager
 def elected(
     directory: StageDirectory,
     request: StageRequest,
     placement: Placement,
     on_wait: Callable[[str], None],
-) -> Iterator[Callable[[], None] | None]:
+) -> Iterator[Turn | None]:
     """Be the one process of a launch on this node that does the work, or wait until it is done.
 
     Where no launcher names its launch, the processes learn nothing from each other: each looks for
-    itself what is there.
+    itself what is there. A shell in a step repeats calls, too: after a while, nobody tells them
+    from those of one launch.
 
     Yields:
-        If this process is to do the work, what it must call as soon as all is well here; what
-        it raises is told to the others. None if the copy is there.
+        The turn, if this process is to do the work; None if the copy is there.
 
     Raises:
         DataprepError: what the one that did the work has ended with.
     """
     if placement.step is None:
-        yield lambda: None
+        yield Turn(lambda: None, again=False)
         return
     # The same in all processes of a call, without a look at the source.
     call = repr((request.source, request.options)).encode()
     launch = f"{placement.step}.{hashlib.sha256(call).hexdigest()[:16]}"
     told, since = private_name(_OUTCOME, launch), time.time() - _STAGGER
 
+    def is_there() -> bool:
+        """Whether the copy is as it was made, and this job's to use."""
+        sentinel, job = read_sentinel(directory), placement.job
+        used = not request.shared or job is None or has_lease(directory, job)
+        return sentinel is not None and used and not changed_files(directory, sentinel.files)
+
     def settled() -> Outcome | None:
-        """Only failures of this call count; a success does as long as there is a copy."""
+        """What this call has ended with in another process; a success of a copy that is there."""
         seen = directory.read_private(told, Outcome)
-        if seen is None or (seen.error is not None and seen.time < since):
+        if seen is None or seen.time < since:
             return None
-        return seen if seen.error is not None or read_sentinel(directory) else None
+        return seen if seen.error is not None or is_there() else None
 
     def tell(error: BaseException | None = None) -> None:
         outcome = Outcome(time=time.time())
@@ -158,8 +179,10 @@ def elected(
                 raise kinds.get(seen.exit_code, StagingError)(seen.error)
             yield None
             return
+        before = directory.read_private(told, Outcome)
+        made = before is not None and before.error is None and read_sentinel(directory) is not None
         try:
-            yield tell
+            yield Turn(tell, again=made)
         except BaseException as error:
             with suppress(DataprepError):  # what went wrong first is what the user must know
                 tell(error)

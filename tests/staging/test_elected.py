@@ -14,7 +14,7 @@ from dataprep.staging import stage as module
 from dataprep.staging.directory import StageDirectory
 from dataprep.staging.placement import Placement
 from dataprep.staging.request import StageRequest
-from dataprep.staging.sentinel import SENTINEL
+from dataprep.staging.sentinel import SENTINEL, add_lease, find_files, remove_lease
 from dataprep_schemas.state import Sentinel
 
 REQUEST = StageRequest(Path("/data/set"))
@@ -33,17 +33,23 @@ def works(
     *,
     request: StageRequest = REQUEST,
     rank: Placement = RANK,
+    again: bool = False,
 ) -> bool:
     """Whether this process is the one that does the work; with what it ends."""
-    with module.elected(directory, request, rank, lambda _: None) as tell:
-        if tell is None:
+    with module.elected(directory, request, rank, lambda _: None) as turn:
+        if turn is None:
             return False
+        assert turn.again == again
         if error is not None:
             raise error
+        (directory.path / "0.rec").write_bytes(b"whole")
+        files = tuple(find_files(directory, ["0.rec"]).values())
         directory.write_private(
-            SENTINEL, Sentinel("/data/set", "d" * 64, "e" * 64, None, False, ())
+            SENTINEL, Sentinel("/data/set", "d" * 64, "e" * 64, None, request.shared, files)
         )
-        tell()
+        if request.shared and rank.job is not None:
+            add_lease(directory, rank.job)
+        turn.tell()
         return True
 
 
@@ -56,6 +62,26 @@ def test_whoever_comes_later_finds_the_work_done(directory: StageDirectory) -> N
     # It counts as long as there is a copy.
     directory.remove_private(SENTINEL)
     assert works(directory)
+
+
+def test_who_calls_again_looks_again_alone(
+    directory: StageDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert works(directory)
+    (directory.path / "0.rec").unlink()
+    assert works(directory, again=True)
+    assert not works(directory)
+    monkeypatch.setattr(module, "_STAGGER", -1.0)  # later than all of a launch begin
+    assert works(directory, again=True)
+
+
+def test_a_job_that_gave_its_part_in_a_copy_up_gets_it_again(directory: StageDirectory) -> None:
+    shared = replace(REQUEST, shared=True)
+    assert works(directory, request=shared)
+    assert not works(directory, request=shared)
+    remove_lease(directory, str(RANK.job))
+    assert works(directory, request=shared, again=True)
+    assert not works(directory, request=shared)
 
 
 def test_without_a_launch_everybody_looks(directory: StageDirectory) -> None:
