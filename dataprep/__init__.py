@@ -132,11 +132,13 @@ def open(  # noqa: A001  # dataprep.open
     return Records(sealed, split, where=where, limit=limit, sample=sample, stratify=stratify)
 
 
-def __getattr__(name: str) -> object:
-    """``dataprep.prepare`` and the rest of `__all__`, imported when first asked for."""
-    if name in _WHERE:
-        return getattr(import_module(_WHERE[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # or a checker would take any name
+
+    def __getattr__(name: str) -> object:
+        """``dataprep.prepare`` and the rest of `__all__`, imported when first asked for."""
+        if name in _WHERE:
+            return getattr(import_module(_WHERE[name]), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -42,7 +42,7 @@ def _precedence(point: EntryPoint) -> tuple[bool, str, str]:
 def load_sink(name: str, options: Mapping[str, str] | None = None) -> Sink:
     """Import and construct the sink called ``name``, with values for its options.
 
-    Equal requests get the same object until ``load_sink.cache_clear()``.
+    Equal requests get the same object.
 
     Raises:
         UsageError: no such sink is installed, or it has no such option; the message lists those
@@ -84,10 +84,6 @@ def _load(group: str, name: str, options: Mapping[str, str]) -> object:
         raise
     except Exception as error:
         raise _broken(point, error) from error
-
-
-# Tests install and remove plugins while they run.
-load_sink.cache_clear = _sink.cache_clear  # type: ignore[attr-defined]
 
 
 def _plugin_class(point: EntryPoint) -> type:

@@ -8,11 +8,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from dataprep.plugins import load_sink
+from dataprep import plugins
 from dataprep_pipelines.tasks import programs
 from tests.conftest import Made, hashes, leftovers
 
@@ -96,7 +95,7 @@ def sink_in(site: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The sink can be found here, and by processes that are started here."""
     monkeypatch.syspath_prepend(site)
     monkeypatch.setenv("PYTHONPATH", str(site), prepend=os.pathsep)
-    caches: tuple[Any, ...] = (load_sink, programs)
+    caches = (plugins._sink, programs)
     for cached in caches:
         cached.cache_clear()
     yield

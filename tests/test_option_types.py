@@ -56,8 +56,9 @@ dataprep.convert("OUT", to="OUT2", sink=["lmdb"])
 dataprep.select("OUT", to="OUT2", stratify="labels")
 dataprep.compact("OUT", sink="lmdb")
 dataprep.stage("OUT", share="nodes")
+dataprep.prepear("folder")
 """
-WRONG_LINES = list(range(4, 12))
+WRONG_LINES = list(range(4, 13))
 CHECKERS = {
     "mypy": ["mypy", "--strict", "--no-error-summary", "--show-column-numbers"],
     "pyright": ["pyright", "--pythonpath", sys.executable],

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from dataprep import plugins
 from dataprep.errors import DataprepError, UsageError
 from dataprep.plugins import OUR_PACKAGE, SINKS, installed, load_sink, package_of
 
@@ -19,7 +20,7 @@ Install = Callable[..., None]
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
     """Install a distribution ``made-up`` of one module and one entry point."""
     monkeypatch.syspath_prepend(tmp_path)
-    load_sink.cache_clear()  # type: ignore[attr-defined]
+    plugins._sink.cache_clear()
 
     def install(name: str, code: str, *, point: str = "") -> None:
         module = f"made_up_{name.replace('-', '_')}"
@@ -31,7 +32,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
         (distribution / "entry_points.txt").write_text(f"[dataprep.sinks]\n{line}\n")
 
     yield install
-    load_sink.cache_clear()  # type: ignore[attr-defined]
+    plugins._sink.cache_clear()
 
 
 SINK = """

@@ -281,7 +281,7 @@ class File(Value, frozen=True, gc=False):
     sha256: Sha256
 
 
-class RecordsFile(Value, frozen=True):
+class RecordsFile(File, frozen=True):
     """The table of records, a row for every image that was found; see *records.parquet*.
 
     Attributes:
@@ -292,8 +292,6 @@ class RecordsFile(Value, frozen=True):
     """
 
     path: Literal["records.parquet"]
-    bytes: Count
-    sha256: Sha256
     rows: Count
 
 

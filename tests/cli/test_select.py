@@ -13,8 +13,8 @@ import pytest
 
 import dataprep
 from tests.conftest import FORMATS, Cli, Made, Raw, Shelf, hashes, leftovers, make, rows_of
-from tests.datasets.packing import picture
 from tests.datasets.test_folder import write_tree
+from tests.sinks.examples import picture
 
 KINDS = ("tfrecord", "recordio", "lmdb", "webdataset", "hdf5", "parquet", "arrayrecord")
 DIFFERENT = {"manifest.json", "records.parquet"}

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import dataprep
+from dataprep import plugins
 from dataprep.images import codec_versions
 from dataprep.jobs.job import layout_versions
 from dataprep.sealed.set import SealedSet
@@ -97,7 +98,7 @@ def test_it_grows(cli: Cli, name: str, tmp_path: Path) -> None:
     words = ("--local_scratch_dir", out, "--sink", before.sink.name, "--append")
     result = cli("folder", "--raw_data_dir", raw, *words)
     assert result.code == 0, result
-    dataprep.plugins.load_sink.cache_clear()  # type: ignore[attr-defined]
+    plugins._sink.cache_clear()
     after = SealedSet.read(out)
     assert after.records == 11 > before.records
     assert len(after.manifest.generations) == max(1, len(before.manifest.generations)) + 1
