@@ -10,6 +10,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from dataclasses import replace as with_options
+from itertools import zip_longest
 from pathlib import Path
 from typing import Final
 
@@ -41,6 +42,7 @@ from dataprep.sinks import ShardName
 from dataprep.tables.records import RecordsTable
 from dataprep_schemas.manifest import Identity, SinkConfig
 
+_KINDS: Final = {"int": "whole numbers", "text": "text", "texts": "texts"}
 _REMEDY: Final = "free some space: the old shards stay until all new ones are there"
 
 
@@ -97,6 +99,7 @@ def _read_grown(request: Request, dataset: Dataset) -> SealedSet:
                 "verify` names all bad files; bring them back, or use --overwrite"
             )
     _check_same_options(grown, request, dataset)
+    _check_same_attributes(grown, request, dataset)
     return grown
 
 
@@ -137,6 +140,20 @@ def _check_same_options(grown: SealedSet, request: Request, dataset: Dataset) ->
             f"{grown.out} was made with {what_differs(theirs, ours)}; --append needs the same "
             "options; use those, or --overwrite to start it anew"
         )
+
+
+def _check_same_attributes(grown: SealedSet, request: Request, dataset: Dataset) -> None:
+    """Refuse, before anything is scanned, what the merged table would have no column for."""
+    with RecordsTable(grown.out, grown.manifest.records_table) as table:
+        before = table.attributes[: None if request.folds is None else -1]  # the last: the fold
+    for pair in zip_longest(before, dataset.own_columns):
+        if pair[0] != pair[1]:
+            was, now = (f"{each[0]} ({_KINDS[each[1]]})" if each else "none" for each in pair)
+            raise DatasetError(
+                f"{grown.out} was made with the attribute {was}, now there is {now}; --append "
+                "needs the same ones, of the same kinds: make the raw data say what it said, or "
+                "use --overwrite to start the data set anew"
+            )
 
 
 def compact(

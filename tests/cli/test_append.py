@@ -348,6 +348,28 @@ def test_what_cannot_grow_says_so(
     assert said in refused(cli, made, *ours)
 
 
+@pytest.mark.parametrize(
+    ("cells", "said"),
+    [
+        ("1,unk", "the attribute age (whole numbers), now there is age (text); --append"),
+        ("-1,9", "the attribute none, now there is uncertain_labels (text); --append"),
+    ],
+)
+def test_attributes_stay_what_they_are(cli: Cli, tmp_path: Path, cells: str, said: str) -> None:
+    for number in range(6):
+        picture(tmp_path / "raw" / f"{number}.jpg", number)
+    listing = tmp_path / "list.csv"
+    listing.write_text("path,a,age\n" + "".join(f"{at}.jpg,{at % 2},7\n" for at in range(5)))
+    options = ("--listing", str(listing), "--label_columns", "a", "--attribute_columns", "age")
+    raw = Raw(tmp_path / "raw", (*options, "--folds", "2", "--workers", "1"), "folder")
+    made = make(raw, tmp_path / "out", "--max_bad", "1")
+    before = listing.read_text()
+    listing.write_text(f"{before}5.jpg,{cells}\n")
+    assert said in refused(cli, made)
+    listing.write_text(f"{before}5.jpg,1,8\n")
+    assert cli(*raw.command(made.out, "--append")).code == 0
+
+
 @pytest.mark.parametrize("sink", ["hdf5", "parquet"])
 def test_shards_that_have_all_classes_get_no_others(
     cli: Cli, folders: Made, tmp_path: Path, sink: str
