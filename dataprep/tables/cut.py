@@ -116,16 +116,16 @@ def cut_images(database: Database, cut: StratifiedCut, name: str, known: Path | 
         UsageError: what is assigned contradicts itself or the shares, or cannot be read.
     """
     source = "from uncut where split is null"
-    _keep(database, cut, [path for path in (cut.kept, known) if path is not None])
+    _keep(database, cut, known)
     assign(database, source, cut)
     database.execute(_CUT.format(name=name), {"seed": str(cut.seed)})
     database.execute("drop table assigned")
 
 
-def _keep(database: Database, cut: StratifiedCut, paths: Sequence[Path]) -> None:
+def _keep(database: Database, cut: StratifiedCut, known: Path | None) -> None:
     """Make the table ``kept``: where units are that are assigned."""
     database.execute('create temp table named (key text, split text, "group" text)')
-    for path in paths:
+    for path in filter(None, (cut.kept, known)):
         content, group = _assigned_before(path)
         if content is not None:
             database.register("content", content)
@@ -137,10 +137,12 @@ def _keep(database: Database, cut: StratifiedCut, paths: Sequence[Path]) -> None
     database.execute("drop table named")
     twice = "select unit, split, other from kept where split <> other order by unit limit 1"
     for unit, *both in rows(database, twice):
+        remedy = "correct --splits_from, or leave it out"
+        if known is not None:  # that was checked when it was made: the raw data is another
+            remedy = "--append needs the same groups: bring them back, or use --overwrite"
         raise UsageError(
             f"{printable(unit)} is in {' and '.join(map(printable, both))} of what is "
-            "assigned already; expected each image, and each group, in one split; correct "
-            "--splits_from, or leave it out"
+            f"assigned already; expected each image, and each group, in one split; {remedy}"
         )
     names = [split for split, _ in cut.shares]
     for (split,) in rows(

@@ -103,7 +103,8 @@ select * from images anti join known using (split, key);
 create view kept as
 select * from images semi join known using (split, key);
 create view let_in as select * from fresh semi join (
-    select split, key from {table} where status = 'excluded') using (split, key)
+    select split, key from {table} where status = 'excluded' and reason is null
+) using (split, key)
 """
 
 HASH: Final = "md5_number(concat($seed, chr(0), split, chr(0), key))"
@@ -199,7 +200,7 @@ class Images(AbstractContextManager["Images"]):
         """The tables ``parts``, ``images``, ``fresh``, ``excluded`` and ``unmatched``.
 
         ``fresh`` are the images that are not known; if any may be, ``kept`` are the others, and
-        ``let_in`` those fresh ones that were left out before.
+        ``let_in`` those fresh ones that ``--exclude`` left out before.
         """
         rows = sum(self.statuses.values())
         kept = None if self.cut is None else self.cut.kept

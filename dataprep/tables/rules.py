@@ -14,7 +14,7 @@ _SHOWN: Final = 5  # of what cannot be listed in full
 # What a data set that grows was made from, if it is not as it was; and what is said of it.
 _NOT_KEPT: Final = {
     "from known anti join images using (split, key)": (
-        "is not in that split of the raw data any more, or --exclude names it"
+        "is not in that split of the raw data any more, or is left out now"
     ),
     "from let_in": "was left out by --exclude before and is not now",
     "from known join images using (split, key) "

@@ -283,9 +283,7 @@ def test_images_that_were_left_out_are_not_let_in_by_accident(
     assert "bar/1.jpg was left out by --exclude before" in refused(cli, made)
     path.write_text("bar/1.jpg\nbar/2.jpg\n")
     error = refused(cli, made, "--exclude", path)
-    assert (
-        "bar/2.jpg is not in that split of the raw data any more, or --exclude names it;" in error
-    )
+    assert "bar/2.jpg is not in that split of the raw data any more, or is left out now;" in error
     path.write_text("bar/1.jpg\nbar/new.jpg\n")
     picture(raw.path / "bar" / "newer.jpg", 4)
     assert cli(*raw.command(made.out, "--append", "--exclude", path)).code == 0
@@ -368,6 +366,23 @@ def test_attributes_stay_what_they_are(cli: Cli, tmp_path: Path, cells: str, sai
     assert said in refused(cli, made)
     listing.write_text(f"{before}5.jpg,1,8\n")
     assert cli(*raw.command(made.out, "--append")).code == 0
+
+
+def test_groups_stay_what_they_are(cli: Cli, tmp_path: Path) -> None:
+    listing = tmp_path / "list.csv"
+    for number in range(4):
+        picture(tmp_path / "raw" / f"{number}.jpg", number)
+    listing.write_text("path,label,patient\n" + "".join(f"{at}.jpg,a,p{at}\n" for at in range(4)))
+    options = ("--listing", str(listing), "--group_by", "patient")
+    raw = Raw(tmp_path / "raw", (*CUT[:1], "train=0.5,test=0.5", *options), "folder")
+    made = make(raw, tmp_path / "out")
+    splits = {row["split"]: row["key"] for row in rows_of(made.out)}
+    one, other = splits["train"], splits["test"]
+    listing.write_text(listing.read_text().replace(f"p{other[0]}", f"p{one[0]}"))
+    error = refused(cli, made)
+    assert f"p{one[0]} is in test and train of what is assigned already" in error
+    assert "bring them back, or use --overwrite" in error
+    assert "--splits_from" not in error
 
 
 @pytest.mark.parametrize("sink", ["hdf5", "parquet"])

@@ -105,3 +105,13 @@ def test_what_is_left_out_is_counted_and_has_a_row(cli: Cli, tmp_path: Path, pac
     result = cli(*words, "--out", tmp_path / "cut", "--fractions", "train=0.5,test=0.5")
     assert result.code == 0, result
     assert {row["split"] for row in rows_of(tmp_path / "cut", "excluded")} == {None}
+
+
+def test_what_is_certain_by_now_is_added(cli: Cli, tmp_path: Path) -> None:
+    words = (*words_of(tmp_path), "--uncertain", "exclude", "--out", tmp_path / "out")
+    assert cli(*words).code == 0
+    listing = tmp_path / "list.csv"
+    listing.write_text(listing.read_text().replace("\n0.png,1,,-1", "\n0.png,1,,1"))
+    assert cli(*words, "--append").code == 0
+    assert labels_of(tmp_path / "out")["0.png"] == [1, 0, 1]
+    assert len(rows_of(tmp_path / "out", "excluded")) == 5
