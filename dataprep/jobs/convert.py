@@ -163,6 +163,8 @@ def _plan(
         The job, and its identity. Of a conversion, what the raw data was stays; the format is
         another, and what was done to the images may be.
     """
+    from dataprep.tables.database import rows
+
     manifest, recipe, sink = sources[0].manifest, request.recipe, request.load_sink()
     info = _info(request, sources)
     changed = take(request, sources, info, database, report)
@@ -192,7 +194,7 @@ def _plan(
         for text in describe_splits(job, {}):
             report(text)
     encodes = recipe is not None and recipe.target("JPEG") == "JPEG"
-    if encodes and not all(source.sink.pixels for source in sources):
+    if encodes and rows(database, "select 1 from chosen where format = 'JPEG' limit 1"):
         report(_SECOND_LOSS)
     image = manifest.image if recipe is None else recipe.config()
     if recipe is None and changed is not None:

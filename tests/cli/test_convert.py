@@ -242,7 +242,10 @@ def test_16_bits_stay_and_statistics_are_taken_anew(
 ) -> None:
     words = radiographs.command(tmp_path / "deep", "--depth", "keep", "--stats", "on")
     assert cli(*words).code == 0
-    convert(cli, tmp_path / "deep", tmp_path / "new", "--sink", "webdataset", "--resize", "20x16")
+    made = ("--to", tmp_path / "new", "--sink", "webdataset", "--resize", "20x16")
+    result = cli("convert", tmp_path / "deep", *made)
+    assert result.code == 0, result
+    assert "JPEG" not in result.out  # there are none to lose anything
     splits = ("train", "validation", "test")
     pictures = [it.image() for split in splits for it in dataprep.open(tmp_path / "new", split)]
     assert {picture.size for picture in pictures} == {(20, 16)}
