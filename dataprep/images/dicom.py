@@ -181,6 +181,11 @@ def _is_grey(image: Dataset) -> bool:
             f"unsupported DICOM: {kind[:20]} of {samples} x {stored} bits, {allocated} allocated; "
             "expected grey of at most 16 bits, or RGB or YBR of 8"
         )
+    if (high := image.get("HighBit", stored - 1)) != stored - 1:  # PS3.3, C.7.6.3
+        raise ImageError(
+            f"unsupported DICOM: HighBit {str(high)[:20]} of {stored} bits stored, expected "
+            f"{stored - 1}"
+        )
     return grey
 
 

@@ -231,6 +231,10 @@ def _refused() -> dict[str, tuple[Dataset, Any]]:
         "unsupported DICOM: MONOCHROME2 of 1 x 32 bits": (wide, PLAIN),
         "unsupported DICOM: RGB of 3 x 16 bits": (dataset(deep, kind="RGB"), PLAIN),
         "unsupported DICOM: PALETTE COLOR": (dataset(BYTES, kind="PALETTE COLOR"), PLAIN),
+        "unsupported DICOM: HighBit 15 of 12 bits stored, expected 11": (
+            dataset(TWELVE, 12, HighBit=15),
+            PLAIN,
+        ),
         "a LINEAR window of centre 5 and width 0; --dicom_window": (
             dataset(BYTES, WindowCenter=5, WindowWidth=0),
             PLAIN,
