@@ -209,8 +209,8 @@ def label_table(out: StrPath, format_: str) -> Iterator[str]:
     rows: list[tuple[str, int | None]] = [
         (name or identifier, number) for number, (identifier, name) in enumerate(manifest.classes)
     ]
-    if any(label == -1 for _, label in counts):
-        rows.append(("no label", -1))
+    others = (("no label", -1), ("only uncertain labels", -2))
+    rows += [row for row in others if any(label == row[1] for _, label in counts)]
     rows.append(("total", None))
     every = [[counts.get((split, label), (0, 0)) for split in splits] for _, label in rows]
     totals = [counts[split, None][0] for split in splits]

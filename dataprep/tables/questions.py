@@ -20,7 +20,7 @@ from dataprep.system.messages import counted, printable
 from dataprep.tables.database import Database, column_list, identifier, open_database, tables
 from dataprep.tables.images import HASH, SHARE
 from dataprep.tables.records import RecordsTable
-from dataprep_schemas.tables import RECORDS
+from dataprep_schemas.tables import RECORDS, UNCERTAIN
 
 if TYPE_CHECKING:
     import numpy as np
@@ -140,8 +140,8 @@ def labels_by_split(
         group: the column that tells groups apart.
 
     Returns:
-        (split, label, images, groups); of all images of a split where the label is None, and of
-        those without any where it is -1.
+        (split, label, images, groups); of all images of a split where the label is None, of
+        those without any where it is -1, and where it is -2, of those with uncertain ones alone.
 
     Raises:
         DatasetError: the table is damaged.
@@ -149,10 +149,12 @@ def labels_by_split(
     groups = "0" if group is None else f"count(distinct {column_list([group], 'stored.')})"
     with _opened({"records": (out, file)}) as database:
         return database.execute(
-            "with stored as (from records where position is not null) "
+            "with stored as (from records where position is not null "
+            f"union all by name select null::varchar as {UNCERTAIN[0]} where false) "
             f"select split, null, count(*), {groups} from stored group by split "
             f"union all select split, label, count(*), {groups} from (select *, unnest("
-            "if(len(labels) > 0, labels, [-1])) as label from stored) as stored group by all"
+            f"if(len(labels) > 0, labels, [if({UNCERTAIN[0]} is null, -1, -2)])) as label "
+            "from stored) as stored group by all"
         ).fetchall()
 
 

@@ -115,3 +115,11 @@ def test_what_is_certain_by_now_is_added(cli: Cli, tmp_path: Path) -> None:
     assert cli(*words, "--append").code == 0
     assert labels_of(tmp_path / "out")["0.png"] == [1, 0, 1]
     assert len(rows_of(tmp_path / "out", "excluded")) == 5
+
+
+def test_nothing_certain_is_not_no_label(cli: Cli, tmp_path: Path) -> None:
+    words, listing = words_of(tmp_path), tmp_path / "list.csv"
+    listing.write_text(listing.read_text().replace("\n3.png,,,", "\n3.png,-1,,"))
+    assert cli(*words, "--out", tmp_path / "out", "--sink", "recordio").code == 0
+    lines = cli("inspect", tmp_path / "out", "--labels", "csv").out.splitlines()
+    assert lines[-3:] == ["no label,2,16.7", "only uncertain labels,1,8.3", "total,12,100.0"]
