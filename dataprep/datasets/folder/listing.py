@@ -28,7 +28,7 @@ from dataprep.datasets.folder.headers import Headers, KeyedHash, header_attribut
 from dataprep.datasets.folder.options import FolderOptions
 from dataprep.datasets.lists import FORMATS, ClassList, ListFile
 from dataprep.datasets.splits import split_name
-from dataprep.errors import SourceError
+from dataprep.errors import SourceError, UsageError
 from dataprep.rows import Row
 from dataprep.system.messages import printable, some_of, unreadable
 from dataprep.tables.arrow import ATTRIBUTE, MOST_ATTRIBUTES
@@ -92,6 +92,7 @@ class Listing:
 
     Raises:
         SourceError: it is unreadable, or its columns are not what the options say.
+        UsageError: it and headers both tell what images are grouped by.
     """
 
     def __init__(
@@ -405,6 +406,13 @@ def look_up(raw: Path, listed: pa.Table, place: str) -> tuple[pa.Table, pa.Table
 
 def _find_columns(file: ListFile, options: FolderOptions) -> dict[str, str]:
     """The columns that the options name, or their defaults, by what they say."""
+    by_header = [name for name in file.columns if name.lower() == options.group_by]
+    if options.groups_by_header and by_header:
+        raise UsageError(
+            f"--group_by {options.group_by}: {file.name} has a column {by_header[0]}, and "
+            "--dicom_attributes has it of the headers; expected one of them; leave it out of "
+            "--dicom_attributes to group by the column, or rename the column"
+        )
     plain = file.form == "txt"  # its columns have no names that could be others
     split = options.split_column
     no_column = options.group_by in ("path", "folder") or options.groups_by_header
