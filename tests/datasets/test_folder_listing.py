@@ -214,6 +214,11 @@ BAR, NONE = {"label_separator": "|"}, {"no_label": "No Finding"}
         ("x||y", BAR, "empty label, expected a class"),
         ("0|1|0", BAR, "a label twice in one cell"),
         ("Mass|No Finding", BAR | NONE, "No Finding, which means none, beside"),
+        ("2.0", {}, ["2"]),
+        ("0|10.0|v1.0|1.5", BAR, ["0", "1.5", "10", "v1.0"]),
+        ("2|2.0", BAR, "a label twice in one cell"),
+        ("0.0", {"no_label": "0"}, []),
+        ("0.0", {"no_label": "0.0"}, []),
         (["b", "a"], BAR, ["a", "b"]),
         ([], BAR, []),
         (["b", "a"], {}, "a list of labels, expected one label"),
@@ -248,6 +253,10 @@ def test_labels_are_those_of_the_list_of_classes(tmp_path: Path, raw: Path) -> N
     assert message.startswith("list.txt, line 2: label 2: unknown label 2, expected the classes")
     (tmp_path / "list.txt").write_text("a/1.jpg x/one|/x/one\n")
     assert "a label twice in one cell" in refusal(raw, **options, label_separator="|")
+    (tmp_path / "classes.txt").write_text("1.0\n2\n")
+    (tmp_path / "list.txt").write_text("a/1.jpg 1.0\na/2.jpg 2.0\n")
+    found = index(raw, **options)["image"]
+    assert [row["labels"] for row in found] == [["1.0"], ["2"]]
 
 
 def test_what_is_missing_or_no_file_is_told(

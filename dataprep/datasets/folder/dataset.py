@@ -51,7 +51,7 @@ if TYPE_CHECKING:  # they load DuckDB and Arrow, which --help does not need
     from dataprep.datasets.folder.listing import Listing
 
 # Part of every fingerprint: raise it whenever the same raw data would scan differently.
-_SCAN_RULES: Final = 7
+_SCAN_RULES: Final = 8
 
 
 class Folder(Dataset):

@@ -43,6 +43,8 @@ _MARK: Final = "attribute "  # before the name of an attribute, where columns ha
 _CLASS: Final = "class "  # likewise, of a class that is a column
 # What cells of such a column mean, as text.
 _SAID: Final = {"": 0, "0": 0, "0.0": 0, "1": 1, "1.0": 1, "-1": -1, "-1.0": -1}
+# 2 of 2.0, which is how a table program writes whole numbers of a column with gaps.
+_POINT: Final = r"^(-?[0-9]+)\.0$"
 _UNCERTAIN: Final = "a label is uncertain (--uncertain exclude)"
 _LEFT_OUT: Final = f"images left out: {_UNCERTAIN}"
 
@@ -319,7 +321,7 @@ class Listing:
         if not isinstance(value, list):
             text = _text(value)
             value = text.split(separator) if separator and text else [] if separator else [text]
-        labels = [_text(label) for label in value]
+        labels = [self._class_of(_text(label)) for label in value]
         if none and labels == [none]:
             return ()
         if not all(labels):
@@ -336,6 +338,13 @@ class Listing:
         if len(set(labels)) < len(labels):
             raise ValueError("a label twice in one cell, expected names of classes, each once")
         return tuple(sorted(labels))
+
+    def _class_of(self, text: str) -> str:
+        """A whole number without a point, as Parquet has it, if no option names it with one."""
+        named = text == self._options.no_label or (
+            self._known is not None and text in self._known.indices
+        )
+        return text if named else re.sub(_POINT, r"\1", text)
 
     def _captions_of(self, cell: str) -> tuple[str, ...] | None:
         """The texts in a cell; None if there are none."""
