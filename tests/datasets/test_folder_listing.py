@@ -347,6 +347,7 @@ def test_listed_images_are_cut_as_found_ones_are(
         ("path,label,split\na/1.jpg,x,a b\n", {}, ", line 2: split a b: a split's name"),
         ("path,label,size\na/1.jpg,x,1.5\n", {}, ", line 2: no size .*; rename the column"),
         ("path,label,who\na/1.jpg,x, \n", {"group_by": "who"}, ", line 2: empty group"),
+        ("path,label,who\na/1.jpg,x,NaN\n", {"group_by": "who"}, ", line 2: empty group, or NaN"),
         ("path,label\na,b\na,b,c\n", {}, ", line 3: Expected Number of Columns: 2 Found: 3"),
         ('path,label\na,b\nc,"d\n', {}, ", line 3: .*unterminated quote"),
         (b"path,label\na,b\nc,caf\xe9\n", {}, ", line 3 is not UTF-8; save it as UTF-8"),
@@ -433,6 +434,28 @@ def test_columns_become_attributes(tmp_path: Path, raw: Path, suffix: str, packe
     listing = write_listing(tmp_path / f"list.{suffix}", [{**rows[0], "Key": "1"}])
     message = refusal(raw, listing, attribute_columns="all")
     assert f"list.{suffix}: --attribute_columns: Key cannot be an attribute, since" in message
+
+
+@pytest.mark.parametrize(
+    ("cells", "attributes", "groups"),
+    [
+        (["7", "12", "-3"], [7, 12, -3], ["7", "12", "-3"]),
+        (["0007", "12", "0"], ["0007", "12", "0"], ["0007", "12", "0"]),
+        (["01", "1", "1.0"], ["01", "1", "1.0"], ["01", "1", "1"]),
+        ([12, 12.0, 7], ["12", "12.0", "7"], ["12", "12", "7"]),
+    ],
+)
+def test_each_id_is_one_group_and_one_attribute(
+    tmp_path: Path, raw: Path, cells: list[object], attributes: list[object], groups: list[str]
+) -> None:
+    for suffix in ("csv", "jsonl"):
+        rows = [
+            {"path": f"a/{at}.jpg", "label": "x", "id": cell} for at, cell in enumerate(cells, 1)
+        ]
+        listing = write_listing(tmp_path / f"list.{suffix}", rows)
+        found = index(raw, listing, attribute_columns="id", group_by="id")["image"]
+        assert [row["id"] for row in found] == attributes
+        assert [row["group"] for row in found] == groups
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,7 @@ _CLASS: Final = "class "  # likewise, of a class that is a column
 _SAID: Final = {"": 0, "0": 0, "0.0": 0, "1": 1, "1.0": 1, "-1": -1, "-1.0": -1}
 # 2 of 2.0, which is how a table program writes whole numbers of a column with gaps.
 _POINT: Final = r"^(-?[0-9]+)\.0$"
+_WHOLE: Final = "(0|-?[1-9][0-9]{0,17})?"  # or nothing; 007 is an ID, and not that of 7
 _UNCERTAIN: Final = "a label is uncertain (--uncertain exclude)"
 _LEFT_OUT: Final = f"images left out: {_UNCERTAIN}"
 
@@ -60,14 +61,15 @@ when starts_with(path, $top) then substr(path, length($top) + 1)
 when starts_with(path, $resolved) then substr(path, length($resolved) + 1)
 else path end"""
 _FOLDER: Final = "coalesce(nullif(regexp_extract(key, '^(.*)/', 1), ''), '.')"
-_GROUP: Final = "nullif(trim(\"group\", ' ' || chr(9)), '')"
+_GROUP: Final = rf"""case when lower(trim("group", ' ' || chr(9))) not in ('', 'nan')
+then regexp_replace(trim("group", ' ' || chr(9)), '{_POINT}', '\1') end"""
 _SIZE: Final = r"""case when regexp_full_match(size, '[0-9]{1,18}(\.0)?')
 then split_part(size, '.', 1)::bigint end"""
 # Of what no row may lack.
 _NEEDED: Final = {
     "key": "no usable path; expected one below the raw directory, without .. in it, and a label",
     "size": "no size in bytes; expected a whole number; rename the column if it is no size",
-    "group": "empty group; expected the image's in the column that --group_by names",
+    "group": "empty group, or NaN; expected the image's in the column that --group_by names",
 }
 _QUERY: Final = """
 with cells as not materialized ({cells}),
@@ -115,6 +117,8 @@ class Listing:
     def attributes(self) -> tuple[Attribute, ...]:
         """What its columns say of each image: whole numbers, where all cells are, or text.
 
+        Cells with leading zeros are text.
+
         And, if any are kept, which of its labels are uncertain.
 
         Raises:
@@ -124,7 +128,7 @@ class Listing:
         if not (self._own or keeps):
             return ()
         whole = [
-            f"coalesce(bool_and(regexp_full_match(trim({cell}), '(-?[0-9]{{1,18}})?'))"
+            f"coalesce(bool_and(regexp_full_match(trim({cell}), '{_WHOLE}'))"
             f" and bool_or(trim({cell}) <> ''), false)"
             for cell in map(_marked, self._own)
         ]
