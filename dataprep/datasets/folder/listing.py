@@ -443,7 +443,8 @@ def _find_columns(file: ListFile, options: FolderOptions) -> dict[str, str]:
     columns = {meaning: name for meaning, name in columns.items() if name}
     for meaning, name in columns.items():
         option = "group_by" if meaning == "group" else f"{meaning}_column"
-        file.require(name, "label_columns" if meaning.startswith(_CLASS) else option)
+        option = "label_columns" if meaning.startswith(_CLASS) else option
+        file.require(name, f"name the right one with --{option}")
     if "split" in columns and options.cut is not None:
         raise SourceError(
             f"{file.name} has a column {printable(columns['split'])}, and --fractions would cut "
@@ -470,7 +471,7 @@ def _attribute_columns(
             "apart; name fewer, or rename them"
         )
     for name in own:
-        file.require(name, "attribute_columns")
+        file.require(name, "name the right one with --attribute_columns")
     return columns
 
 
