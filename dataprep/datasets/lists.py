@@ -82,11 +82,11 @@ class ListFile:
         """Whether cells have types, and may be lists."""
         return self.form in ("jsonl", "parquet")
 
-    def require(self, column: str, option: str) -> None:
+    def require(self, column: str, advice: str) -> None:
         """Make sure that there is one column of that name.
 
         Args:
-            option: what names another one, for the message.
+            advice: what to do where there is none, for the message.
 
         Raises:
             SourceError: there is none, or more than one.
@@ -99,7 +99,7 @@ class ListFile:
                 shown = "others, in a link that leads out of its directory"
             raise SourceError(
                 f"{self.name} has {count or 'no'} columns {printable(column)}, expected one; it "
-                f"has {shown}; name the right one with --{option}"
+                f"has {shown}; {advice}"
             )
 
     def cells(

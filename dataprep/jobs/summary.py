@@ -157,6 +157,7 @@ def summarize(
         input=sums,
         unmatched=unmatched,
         excluded=images.excluded(),
+        assigned=images.assigned(),
         ignored=images.ignored(),
         counts=dict(counts),
         lacking={
@@ -261,6 +262,12 @@ def report_summary(
         if unknown := summary.excluded.unknown:
             text += f"; {counted(unknown, 'name')} there that {_NOT_ONE}"
         report(text)
+    if (old := summary.assigned) is not None:
+        groups = f" and {old.groups_there:,} of its {counted(old.groups, 'group')}"
+        report(
+            f"--splits_from: {old.images_there:,} of its {counted(old.images, 'image')}"
+            f"{groups if old.groups else ''} are here, and stay in their splits"
+        )
     number, first = summary.ignored
     if number:
         report(f"{counted(number, 'file')} ignored, the first {first}")

@@ -26,6 +26,7 @@ from dataprep.errors import UsageError
 from dataprep.system.messages import printable, some_of
 from dataprep.system.regular_files import open_parquet, read_regular
 from dataprep.tables.database import rows, tables
+from dataprep_schemas.state import Assigned
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,6 +53,15 @@ create temp table units as
 select place, min(number) as number
 from pairs join strata on pairs.label is not distinct from strata.label group by place;
 drop table pairs
+"""
+
+_THERE: Final = """
+select
+  count(*), count(*) filter (where key in (select key from uncut)),
+  count(distinct "group"),
+  count(distinct "group") filter (where "group" in (select "group" from uncut)),
+  min(key), (select min(key) from uncut)
+from named
 """
 
 _KEPT: Final = """
@@ -106,25 +116,33 @@ class StratifiedCut:
     digest: str = ""
 
 
-def cut_images(database: Database, cut: StratifiedCut, name: str, known: Path | None) -> None:
+def cut_images(
+    database: Database, cut: StratifiedCut, name: str, known: Path | None
+) -> Assigned | None:
     """Make the table of this name of the one called ``uncut``, with a split for every image.
 
     Args:
         known: the table of records of a data set that is to grow: assigned, too.
 
+    Returns:
+        How much of ``cut.kept`` there is; None without one.
+
     Raises:
-        UsageError: what is assigned contradicts itself or the shares, or cannot be read.
+        UsageError: what is assigned contradicts itself or the shares, is of no image that there
+            is, or cannot be read.
     """
     source = "from uncut where split is null"
-    _keep(database, cut, known)
+    assigned = _keep(database, cut, known)
     assign(database, source, cut)
     database.execute(_CUT.format(name=name), {"seed": str(cut.seed)})
     database.execute("drop table assigned")
+    return assigned
 
 
-def _keep(database: Database, cut: StratifiedCut, known: Path | None) -> None:
+def _keep(database: Database, cut: StratifiedCut, known: Path | None) -> Assigned | None:
     """Make the table ``kept``: where units are that are assigned."""
     database.execute('create temp table named (key text, split text, "group" text)')
+    assigned = None
     for path in filter(None, (cut.kept, known)):
         content, group = _assigned_before(path)
         if content is not None:
@@ -133,6 +151,8 @@ def _keep(database: Database, cut: StratifiedCut, known: Path | None) -> None:
         database.execute(
             f"insert into named select key, split, {group} from {table} where split is not null"
         )
+        if path == cut.kept:
+            assigned = _count_there(database)
     database.execute(_KEPT, {"seed": str(cut.seed)})
     database.execute("drop table named")
     twice = "select unit, split, other from kept where split <> other order by unit limit 1"
@@ -152,6 +172,20 @@ def _keep(database: Database, cut: StratifiedCut, known: Path | None) -> None:
             f"images are assigned to {printable(split)}, and --fractions has no such split; name "
             f"it there, with the share 0 if it is to get no others"
         )
+    return assigned
+
+
+def _count_there(database: Database) -> Assigned:
+    """How much there is of what is assigned; none at all is a slip, such as other folders."""
+    ((*numbers, old, new),) = rows(database, _THERE)
+    found = Assigned(*numbers)
+    if old is not None and new is not None and not (found.images_there or found.groups_there):
+        raise UsageError(
+            f"--splits_from names no image and no group that there is: its first is "
+            f"{printable(old)}, here {printable(new)}; expected the same names, or a column group "
+            "of which some are here; correct it, or leave it out"
+        )
+    return found
 
 
 def _assigned_before(path: Path) -> tuple[pa.Table | None, str]:

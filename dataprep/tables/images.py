@@ -25,7 +25,7 @@ from dataprep.tables.label_sets import number_label_sets
 from dataprep.tables.records import RecordsTable
 from dataprep.tables.rules import check_listed_once
 from dataprep_schemas.manifest import Input, Unmatched
-from dataprep_schemas.state import ExcludedNames
+from dataprep_schemas.state import Assigned, ExcludedNames
 from dataprep_schemas.tables import ORDER
 
 _FEW: Final = 100_000  # rows, up to which they are read once; opening files takes the time then
@@ -188,6 +188,7 @@ class Images(AbstractContextManager["Images"]):
     cut: StratifiedCut | None = None
     sealed: Path | None = None
     identifiers: Mapping[str, str] = field(default_factory=dict)
+    _assigned: Assigned | None = field(default=None, init=False)
     _has_chosen: bool = field(default=False, init=False)
     _stack: ExitStack = field(default_factory=ExitStack, init=False)
 
@@ -239,7 +240,7 @@ class Images(AbstractContextManager["Images"]):
         values = {"cut": self.cut is not None} if self._has_lists else {}
         database.execute(unmatched, {**self._wanted, **values})
         if self.cut is not None:
-            cut_images(database, self.cut, result, self.known)
+            self._assigned = cut_images(database, self.cut, result, self.known)
         if self.exclude is not None:
             leave_out(database, self.exclude)
         if self.known is None:
@@ -306,6 +307,10 @@ class Images(AbstractContextManager["Images"]):
         if self.exclude is None:
             return None
         return ExcludedNames(*self.rows(LEFT_OUT, self._wanted)[0])
+
+    def assigned(self) -> Assigned | None:
+        """How much there is of what --splits_from assigns; None without it."""
+        return self._assigned if self.database else None  # which is made when it is asked for
 
     def write_unmatched(self, path: Path) -> None:
         """All of them, as CSV; whole or not at all."""

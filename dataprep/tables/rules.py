@@ -63,7 +63,7 @@ def check_keys(database: Database) -> None:
         ((place, lines),) = rows(
             database,
             "select min(reason), list_sort(list(line)) from parts where status = 'image' "
-            "and reason is not null and split = $split and key = $key",
+            "and reason is not null and coalesce(split, $split) = $split and key = $key",
             one,
         )
         if place:

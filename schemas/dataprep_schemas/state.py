@@ -173,7 +173,16 @@ class ExcludedNames(Excluded, frozen=True):
     unknown: Count
 
 
-class ScanSummary(State, frozen=True, tag="dataprep-summary-2"):
+class Assigned(Value, frozen=True):
+    """How many images and groups ``--splits_from`` names, and how many of these are there."""
+
+    images: Count
+    images_there: Count
+    groups: Count
+    groups_there: Count
+
+
+class ScanSummary(State, frozen=True, tag="dataprep-summary-3"):
     """The index as a whole.
 
     Attributes:
@@ -181,6 +190,7 @@ class ScanSummary(State, frozen=True, tag="dataprep-summary-2"):
         splits: those that are prepared, in order.
         input: of each split that is prepared: the same for every raw layout.
         excluded: null if nothing was to be left out.
+        assigned: null if nothing was assigned before.
         ignored: how many files are no images, and a line on the first; empty if none.
         counts: what was counted, by what it is.
         lacking: of splits in which some class has no image, the names of those that others have.
@@ -192,6 +202,7 @@ class ScanSummary(State, frozen=True, tag="dataprep-summary-2"):
     input: dict[SplitName, Input]
     unmatched: Unmatched
     excluded: ExcludedNames | None
+    assigned: Assigned | None
     ignored: tuple[Count, str]
     counts: dict[Text, Count]
     lacking: dict[SplitName, tuple[str, ...]]

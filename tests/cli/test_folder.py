@@ -205,6 +205,7 @@ def test_what_is_assigned_stays_even_where_out_is_made_anew(
     after = splits_of(out)
     assert before.items() < after.items()
     assert Counter(after.values()) == {"train": 38, "test": 16}
+    assert "--splits_from: 24 of its 24 images are here, and stay in their splits" in result.out
     made = hashes(out)
     assert cli(*again.command(out)).code == 0  # OUT is another by now, and what it keeps is not
     assert hashes(out) == made
@@ -282,6 +283,7 @@ def test_nothing_moves_without_a_word(cli: Cli, folders: Made, tmp_path: Path) -
         ("key,split\nbar/1.jpg,dev\n", "--fractions has no such split"),
         ("key,split\nbar/1.jpg,test\nbar/1.jpg,train\n", "bar/1.jpg is in test and train of what"),
         ("name,split\nbar/1.jpg,test\n", "its columns are name, split"),
+        ("key,split,group\nx/1.jpg,test,0\n", "its first is x/1.jpg, here airfield/"),
     ],
 )
 def test_assignments_that_cannot_be_kept_are_refused(

@@ -191,7 +191,7 @@ def test_a_row_that_does_not_fit_is_named(labels: ReadLabels, case: str) -> None
 def test_another_file_is_not_taken_for_the_label_csv(labels: ReadLabels) -> None:
     message = refused(labels, row(), header=V2020.replace("Patient Age", "Age"))
     assert "has no columns Patient Age, expected one; it has Image Index, " in message
-    assert message.endswith("name the right one with --labels")
+    assert message.endswith("with commas, or name another list with --labels")
 
 
 @pytest.mark.parametrize("content", ["password\n", f"{V2020}\npassword\n"])

@@ -223,10 +223,13 @@ def test_what_cannot_be_is_refused(
 def test_a_listing_of_archives_and_a_column_of_that_name_are_refused(
     raw: Path, tmp_path: Path, cli: Cli
 ) -> None:
-    (tmp_path / "list.csv").write_text("path,label,view\nill/1.dcm,ill,AP\n")
+    (tmp_path / "list.csv").write_text("path,label,view,Patient\nill/1.dcm,ill,AP,7\n")
     words = ("folder", "--raw", raw, "--out", tmp_path / "out", "--listing", tmp_path / "list.csv")
     done = cli(*words, "--attribute_columns", "view", "--dicom_attributes", "view")
     assert "view in both --attribute_columns and --dicom_attributes" in done.error
+    hashing = ("--dicom_attributes", "patient", "--hash_key", tmp_path / "key")
+    done = cli(*words, *hashing, "--group_by", "patient")
+    assert "--group_by patient: list.csv has a column Patient, and --dicom_attr" in done.error
     with zipfile.ZipFile(raw / "all.zip", "w") as archive:
         archive.writestr("x.dcm", radiograph(1))
     done = cli(*words, "--dicom_attributes", "view")

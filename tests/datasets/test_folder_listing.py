@@ -214,6 +214,11 @@ BAR, NONE = {"label_separator": "|"}, {"no_label": "No Finding"}
         ("x||y", BAR, "empty label, expected a class"),
         ("0|1|0", BAR, "a label twice in one cell"),
         ("Mass|No Finding", BAR | NONE, "No Finding, which means none, beside"),
+        ("2.0", {}, ["2"]),
+        ("0|10.0|v1.0|1.5", BAR, ["0", "1.5", "10", "v1.0"]),
+        ("2|2.0", BAR, "a label twice in one cell"),
+        ("0.0", {"no_label": "0"}, []),
+        ("0.0", {"no_label": "0.0"}, []),
         (["b", "a"], BAR, ["a", "b"]),
         ([], BAR, []),
         (["b", "a"], {}, "a list of labels, expected one label"),
@@ -248,6 +253,10 @@ def test_labels_are_those_of_the_list_of_classes(tmp_path: Path, raw: Path) -> N
     assert message.startswith("list.txt, line 2: label 2: unknown label 2, expected the classes")
     (tmp_path / "list.txt").write_text("a/1.jpg x/one|/x/one\n")
     assert "a label twice in one cell" in refusal(raw, **options, label_separator="|")
+    (tmp_path / "classes.txt").write_text("1.0\n2\n")
+    (tmp_path / "list.txt").write_text("a/1.jpg 1.0\na/2.jpg 2.0\n")
+    found = index(raw, **options)["image"]
+    assert [row["labels"] for row in found] == [["1.0"], ["2"]]
 
 
 def test_what_is_missing_or_no_file_is_told(
@@ -338,6 +347,7 @@ def test_listed_images_are_cut_as_found_ones_are(
         ("path,label,split\na/1.jpg,x,a b\n", {}, ", line 2: split a b: a split's name"),
         ("path,label,size\na/1.jpg,x,1.5\n", {}, ", line 2: no size .*; rename the column"),
         ("path,label,who\na/1.jpg,x, \n", {"group_by": "who"}, ", line 2: empty group"),
+        ("path,label,who\na/1.jpg,x,NaN\n", {"group_by": "who"}, ", line 2: empty group, or NaN"),
         ("path,label\na,b\na,b,c\n", {}, ", line 3: Expected Number of Columns: 2 Found: 3"),
         ('path,label\na,b\nc,"d\n', {}, ", line 3: .*unterminated quote"),
         (b"path,label\na,b\nc,caf\xe9\n", {}, ", line 3 is not UTF-8; save it as UTF-8"),
@@ -424,6 +434,28 @@ def test_columns_become_attributes(tmp_path: Path, raw: Path, suffix: str, packe
     listing = write_listing(tmp_path / f"list.{suffix}", [{**rows[0], "Key": "1"}])
     message = refusal(raw, listing, attribute_columns="all")
     assert f"list.{suffix}: --attribute_columns: Key cannot be an attribute, since" in message
+
+
+@pytest.mark.parametrize(
+    ("cells", "attributes", "groups"),
+    [
+        (["7", "12", "-3"], [7, 12, -3], ["7", "12", "-3"]),
+        (["0007", "12", "0"], ["0007", "12", "0"], ["0007", "12", "0"]),
+        (["01", "1", "1.0"], ["01", "1", "1.0"], ["01", "1", "1"]),
+        ([12, 12.0, 7], ["12", "12.0", "7"], ["12", "12", "7"]),
+    ],
+)
+def test_each_id_is_one_group_and_one_attribute(
+    tmp_path: Path, raw: Path, cells: list[object], attributes: list[object], groups: list[str]
+) -> None:
+    for suffix in ("csv", "jsonl"):
+        rows = [
+            {"path": f"a/{at}.jpg", "label": "x", "id": cell} for at, cell in enumerate(cells, 1)
+        ]
+        listing = write_listing(tmp_path / f"list.{suffix}", rows)
+        found = index(raw, listing, attribute_columns="id", group_by="id")["image"]
+        assert [row["id"] for row in found] == attributes
+        assert [row["group"] for row in found] == groups
 
 
 @pytest.mark.parametrize(
@@ -538,7 +570,11 @@ def test_cells_that_are_no_marks_are_refused_with_their_line(
         ({"label_columns": "A", "unlabelled": "yes"}, "--unlabelled with --label_columns, which"),
         ({"label_columns": "A", "label_column": "x"}, "--label_column with --label_columns"),
         ({"label_columns": "A,B,A"}, r"--label_columns A,B,A: expected each column once"),
-        ({"label_columns": "A|B"}, r"--label_columns A\|B: expected each column once, without"),
+        (
+            {"label_columns": "A,B,a"},
+            r"--label_columns A,B,a: expected each column once, in whatever case",
+        ),
+        ({"label_columns": "A|B"}, r"--label_columns A\|B: expected each column once, .*without"),
         ({"label_columns": "A", "uncertain": "maybe"}, "--uncertain maybe is not one of keep"),
     ],
 )

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import pytest
 
 from dataprep.errors import SourceError
 from dataprep.tables import Scanned
+from dataprep.tables.cut import StratifiedCut
 from dataprep.tables.rules import check_groups, check_keys, check_splits_known
 from tests.tables.conftest import Find, listed, member, row
 
@@ -39,6 +42,18 @@ def test_a_listed_name_twice_is_refused(find: Find) -> None:
     )
     with pytest.raises(SourceError, match=r"^list.csv lists x twice, lines 3 and 7; expected each"):
         images.splits()
+
+
+@pytest.mark.parametrize("split", ["train", None])
+def test_a_file_listed_twice_is_called_so_where_shares_cut_it_too(
+    find: Find, split: str | None
+) -> None:
+    known = {"key": "x", "split": split, "status": "image", "reason": "list.csv"}
+    images = find(listed(*[{**known, "line": line} for line in (7, 3)]))
+    if split is None:
+        images.cut = StratifiedCut(0, (("train", Fraction(1)),))
+    with pytest.raises(SourceError, match=r"^list.csv lists x twice, lines 3 and 7; expected each"):
+        check_keys(images.database)
 
 
 def test_an_image_in_no_split_is_refused(find: Find) -> None:

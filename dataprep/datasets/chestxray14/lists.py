@@ -281,7 +281,9 @@ def _read_cells(
 ) -> None:
     """Make a table of cells without blanks round them, and of their rows' lines."""
     for column in columns.values():
-        file.require(column, option)
+        file.require(
+            column, f"separate its columns with commas, or name another list with --{option}"
+        )
     query, values = file.cells(columns)
     with file.explaining():
         database.execute(

@@ -51,7 +51,7 @@ if TYPE_CHECKING:  # they load DuckDB and Arrow, which --help does not need
     from dataprep.datasets.folder.listing import Listing
 
 # Part of every fingerprint: raise it whenever the same raw data would scan differently.
-_SCAN_RULES: Final = 7
+_SCAN_RULES: Final = 8
 
 
 class Folder(Dataset):
@@ -293,6 +293,7 @@ class Folder(Dataset):
         top, packed, place, images = self._images_of(raw, "")
         units: list[ListingUnit] = []
         described = []
+        seen: dict[str, str] = {}
         for number, (split, some) in enumerate(by_split(paths).items()):
             names = tuple(map(str, some))
             unit = ListingUnit(
@@ -304,6 +305,13 @@ class Folder(Dataset):
             if any(image.crowds for image in found.images):
                 self.attributes = (CROWDS,)
             start = top if packed else place_of(raw, top, found, some)
+            for image in () if packed else found.images:  # of archives, the index tells
+                file = str(Path(start, image.name))
+                if (other := seen.setdefault(file, found.place)) != found.place:
+                    raise SourceError(
+                        f"{printable(file)} is in {other} and in {found.place}; expected each "
+                        "image in one list, as one split has it; remove one"
+                    )
             units.append(replace(unit, top=start))
             classes = counted(len(found.classes), "class", "classes")
             listed = f"{counted(len(found.images), 'image')}, {classes}"

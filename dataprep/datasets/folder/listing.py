@@ -28,7 +28,7 @@ from dataprep.datasets.folder.headers import Headers, KeyedHash, header_attribut
 from dataprep.datasets.folder.options import FolderOptions
 from dataprep.datasets.lists import FORMATS, ClassList, ListFile
 from dataprep.datasets.splits import split_name
-from dataprep.errors import SourceError
+from dataprep.errors import SourceError, UsageError
 from dataprep.rows import Row
 from dataprep.system.messages import printable, some_of, unreadable
 from dataprep.tables.arrow import ATTRIBUTE, MOST_ATTRIBUTES
@@ -43,6 +43,9 @@ _MARK: Final = "attribute "  # before the name of an attribute, where columns ha
 _CLASS: Final = "class "  # likewise, of a class that is a column
 # What cells of such a column mean, as text.
 _SAID: Final = {"": 0, "0": 0, "0.0": 0, "1": 1, "1.0": 1, "-1": -1, "-1.0": -1}
+# 2 of 2.0, which is how a table program writes whole numbers of a column with gaps.
+_POINT: Final = r"^(-?[0-9]+)\.0$"
+_WHOLE: Final = "(0|-?[1-9][0-9]{0,17})?"  # or nothing; 007 is an ID, and not that of 7
 _UNCERTAIN: Final = "a label is uncertain (--uncertain exclude)"
 _LEFT_OUT: Final = f"images left out: {_UNCERTAIN}"
 
@@ -58,14 +61,15 @@ when starts_with(path, $top) then substr(path, length($top) + 1)
 when starts_with(path, $resolved) then substr(path, length($resolved) + 1)
 else path end"""
 _FOLDER: Final = "coalesce(nullif(regexp_extract(key, '^(.*)/', 1), ''), '.')"
-_GROUP: Final = "nullif(trim(\"group\", ' ' || chr(9)), '')"
+_GROUP: Final = rf"""case when lower(trim("group", ' ' || chr(9))) not in ('', 'nan')
+then regexp_replace(trim("group", ' ' || chr(9)), '{_POINT}', '\1') end"""
 _SIZE: Final = r"""case when regexp_full_match(size, '[0-9]{1,18}(\.0)?')
 then split_part(size, '.', 1)::bigint end"""
 # Of what no row may lack.
 _NEEDED: Final = {
     "key": "no usable path; expected one below the raw directory, without .. in it, and a label",
     "size": "no size in bytes; expected a whole number; rename the column if it is no size",
-    "group": "empty group; expected the image's in the column that --group_by names",
+    "group": "empty group, or NaN; expected the image's in the column that --group_by names",
 }
 _QUERY: Final = """
 with cells as not materialized ({cells}),
@@ -92,6 +96,7 @@ class Listing:
 
     Raises:
         SourceError: it is unreadable, or its columns are not what the options say.
+        UsageError: it and headers both tell what images are grouped by.
     """
 
     def __init__(
@@ -112,6 +117,8 @@ class Listing:
     def attributes(self) -> tuple[Attribute, ...]:
         """What its columns say of each image: whole numbers, where all cells are, or text.
 
+        Cells with leading zeros are text.
+
         And, if any are kept, which of its labels are uncertain.
 
         Raises:
@@ -121,7 +128,7 @@ class Listing:
         if not (self._own or keeps):
             return ()
         whole = [
-            f"coalesce(bool_and(regexp_full_match(trim({cell}), '(-?[0-9]{{1,18}})?'))"
+            f"coalesce(bool_and(regexp_full_match(trim({cell}), '{_WHOLE}'))"
             f" and bool_or(trim({cell}) <> ''), false)"
             for cell in map(_marked, self._own)
         ]
@@ -318,7 +325,7 @@ class Listing:
         if not isinstance(value, list):
             text = _text(value)
             value = text.split(separator) if separator and text else [] if separator else [text]
-        labels = [_text(label) for label in value]
+        labels = [self._class_of(_text(label)) for label in value]
         if none and labels == [none]:
             return ()
         if not all(labels):
@@ -335,6 +342,13 @@ class Listing:
         if len(set(labels)) < len(labels):
             raise ValueError("a label twice in one cell, expected names of classes, each once")
         return tuple(sorted(labels))
+
+    def _class_of(self, text: str) -> str:
+        """A whole number without a point, as Parquet has it, if no option names it with one."""
+        named = text == self._options.no_label or (
+            self._known is not None and text in self._known.indices
+        )
+        return text if named else re.sub(_POINT, r"\1", text)
 
     def _captions_of(self, cell: str) -> tuple[str, ...] | None:
         """The texts in a cell; None if there are none."""
@@ -405,6 +419,13 @@ def look_up(raw: Path, listed: pa.Table, place: str) -> tuple[pa.Table, pa.Table
 
 def _find_columns(file: ListFile, options: FolderOptions) -> dict[str, str]:
     """The columns that the options name, or their defaults, by what they say."""
+    by_header = [name for name in file.columns if name.lower() == options.group_by]
+    if options.groups_by_header and by_header:
+        raise UsageError(
+            f"--group_by {options.group_by}: {file.name} has a column {by_header[0]}, and "
+            "--dicom_attributes has it of the headers; expected one of them; leave it out of "
+            "--dicom_attributes to group by the column, or rename the column"
+        )
     plain = file.form == "txt"  # its columns have no names that could be others
     split = options.split_column
     no_column = options.group_by in ("path", "folder") or options.groups_by_header
@@ -422,7 +443,8 @@ def _find_columns(file: ListFile, options: FolderOptions) -> dict[str, str]:
     columns = {meaning: name for meaning, name in columns.items() if name}
     for meaning, name in columns.items():
         option = "group_by" if meaning == "group" else f"{meaning}_column"
-        file.require(name, "label_columns" if meaning.startswith(_CLASS) else option)
+        option = "label_columns" if meaning.startswith(_CLASS) else option
+        file.require(name, f"name the right one with --{option}")
     if "split" in columns and options.cut is not None:
         raise SourceError(
             f"{file.name} has a column {printable(columns['split'])}, and --fractions would cut "
@@ -449,7 +471,7 @@ def _attribute_columns(
             "apart; name fewer, or rename them"
         )
     for name in own:
-        file.require(name, "attribute_columns")
+        file.require(name, "name the right one with --attribute_columns")
     return columns
 
 

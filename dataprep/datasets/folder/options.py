@@ -350,10 +350,12 @@ def _check_label_columns(options: Mapping[str, str], columns: tuple[str, ...]) -
         raise UsageError(
             f"--{others[0]} with --label_columns, which are the classes; leave one of them out"
         )
-    if len({*columns}) < len(columns) or any("|" in name for name in columns):
+    # The database makes no difference between A and a.
+    told_apart = len({name.lower() for name in columns}) == len(columns)
+    if not told_apart or any("|" in name for name in columns):
         raise UsageError(
-            f"--label_columns {printable(','.join(columns))}: expected each column once, without "
-            "| in its name; rename it in the listing"
+            f"--label_columns {printable(','.join(columns))}: expected each column once, in "
+            "whatever case, without | in its name; rename it in the listing"
         )
 
 
