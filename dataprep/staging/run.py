@@ -81,6 +81,7 @@ class _Signals:
         self.stopped: int | None = None  # the signal that ends all this
         self._working: subprocess.Popen[str] | None = None
         self._early: list[int] | None = None  # what came while a process was being started
+        self._is_command = False  # the process is the user's, not what makes the copies
         self._raising = False
         self._before: dict[int, object] = {}
 
@@ -95,7 +96,7 @@ class _Signals:
             signal.signal(number, handler)  # type: ignore[arg-type]  # as it was given
 
     def _receive(self, number: int, _frame: FrameType | None) -> None:
-        if number != _WARNING or (self._working is None and self._early is None):
+        if number != _WARNING or not self._is_command:
             self.stopped = self.stopped or number
         if self._early is not None:
             self._early.append(number)
@@ -125,11 +126,15 @@ class _Signals:
     def run(
         self, words: Sequence[str], *, output: bool = False, **variables: str
     ) -> tuple[int, str]:
-        """Run a program, which gets all signals that come; its exit code, and what it printed."""
-        self.check()
+        """Run a program, which gets all signals that come; its exit code, and what it printed.
+
+        Args:
+            output: it is asked for: this is no command of the user's, and a warning ends it.
+        """
         early: list[int] = []
-        self._early = early
+        self._early, self._is_command = early, not output
         try:
+            self.check()  # what comes from here on is handed on
             process = subprocess.Popen(  # noqa: S603  # the user's command or the site's launcher
                 list(words),
                 stdout=subprocess.PIPE if output else None,
@@ -149,7 +154,7 @@ class _Signals:
                     out, _ = process.communicate(timeout=_LISTENING_SECONDS)
                     break
         finally:
-            self._working = None
+            self._working, self._is_command = None, False
         code = process.returncode
         return code if code >= 0 else 128 - code, out or ""
 

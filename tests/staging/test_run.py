@@ -257,21 +257,32 @@ def test_a_warning_that_interrupts_nothing_is_heard_too() -> None:
     assert signals.stopped is None
 
 
-@pytest.mark.parametrize("job", ["none", "lsf"], indirect=True)
-def test_a_signal_while_staging_ends_it_before_the_command(job: Job, plain: Path) -> None:
+@pytest.mark.parametrize(
+    ("job", "number", "keep"),
+    [
+        ("none", signal.SIGTERM, False),
+        ("lsf", signal.SIGTERM, False),
+        ("none", signal.SIGUSR1, True),
+        ("pbs", signal.SIGUSR1, True),  # the warning is not the launcher's
+    ],
+    indirect=["job"],
+)
+def test_a_signal_while_staging_ends_it_before_the_command(
+    job: Job, plain: Path, number: signal.Signals, keep: bool
+) -> None:
     (plain / "data").write_bytes(bytes(range(256)) * 40_000)
-    words = ["--rendezvous", "none", "--bandwidth", "1MB"]
+    words = [*(["--keep"] if keep else []), "--rendezvous", "none", "--bandwidth", "1MB"]
     process = job.start(plain, *words, "--", "echo", "training")
     end = time.monotonic() + 30
     while not list(job.root.glob("s*/**/*.partial")):
         assert time.monotonic() < end
         time.sleep(0.05)
-    process.send_signal(signal.SIGTERM)
+    process.send_signal(number)
     out, err = process.communicate(timeout=40)
-    assert process.returncode == 143, err
+    assert process.returncode == 128 + number, err
     assert "training" not in out
-    assert "stopped by SIGTERM before the command ran" in err
-    assert job.left() == []
+    assert f"stopped by {number.name} before the command ran" in err
+    assert bool(job.left()) == keep
 
 
 @pytest.mark.parametrize("job", ["none"], indirect=True)
