@@ -47,6 +47,7 @@ _EXPIRED: Final = re.compile(r"ExpiredToken|RequestExpired|TokenRefreshRequired|
 _PASSING: Final = re.compile(r"RequestTimeout<|BadDigest|ContentSHA256Mismatch")
 # Statuses that come again: not 408 and 429. How long the request took stands there, too.
 _FINAL: Final = re.compile(r"status code: 4(0[0-79]|1\d|2[0-8])\b")
+_NO_BUCKET: Final = re.compile(r"<Code>(NoSuchBucket|ContainerNotFound)</Code>")
 _SECRET: Final = re.compile(r"://[^/@\s]+@")  # of an endpoint with a password
 _CHUNK: Final = 8 << 20  # bytes of a part of an upload
 _HASH: Final = "sha256"  # what an object's metadata call it
@@ -356,7 +357,8 @@ class Store:
             try:
                 found = act(clients[patient])
             except (BaseError, OSError, ValueError) as error:
-                if absent and isinstance(error, FileNotFoundError):
+                gone = isinstance(error, FileNotFoundError) and not _NO_BUCKET.search(str(error))
+                if absent and gone:
                     self._answered = True
                     raise
                 expired = _EXPIRED.search(str(error)) is not None
@@ -386,7 +388,10 @@ class Store:
         first = str(error).strip().partition("\n")[0]
         reason = printable(_SECRET.sub("://", first))[:200]
         advice = "check the address and the network, and run the same command again"
-        if isinstance(error, PreconditionError):
+        if _NO_BUCKET.search(str(error)):
+            reason = f"there is no bucket {printable(rest.partition('/')[0])}"
+            advice = "check the address, or make the bucket, and run the same command again"
+        elif isinstance(error, PreconditionError):
             advice = "somebody has changed the object: run the same command again"
         elif _EXPIRED.search(str(error)):
             advice = f"get new credentials: {_VARIABLES[scheme]}"

@@ -162,8 +162,8 @@ def introduced(host: str, port: int, agreed: str, hello: Hello) -> Link:
     except ValueError as error:
         link.close()
         raise ValueError(
-            "another program answers, another job, another version of dataprep, or not the same "
-            f"number of nodes, or secret (this node goes by {origin})"
+            "another program answers, or one with another job, SRC, version of dataprep, number of "
+            f"nodes or secret (this node goes by {origin})"
         ) from error
     except BaseException:
         link.close()

@@ -78,7 +78,7 @@ def try_lock(directory: StageDirectory, name: str = LOCK) -> Iterator[bool]:
         held = _try(directory, descriptor)
         directory.check_current()
         # The lock of a file that was removed meanwhile says nothing.
-        held = held and _has_name(directory, name, descriptor)
+        held = held and is_named(directory, name, descriptor)
         if held:
             note = f"process {os.getpid()} on {socket.gethostname()}\n".encode()
             with suppress(OSError):  # a disk that is full is told by the copying
@@ -122,12 +122,13 @@ def _try(directory: StageDirectory, descriptor: int, kind: int = fcntl.LOCK_EX) 
     return True
 
 
-def _has_name(directory: StageDirectory, name: str, descriptor: int) -> bool:
+def is_named(directory: StageDirectory, name: str, descriptor: int) -> bool:
+    """Whether a lock of a target directory can still be found there, by its name."""
     try:
         named = os.stat(name, dir_fd=directory.private, follow_symlinks=False)
     except FileNotFoundError:
         return False
-    return os.path.samestat(named, os.fstat(descriptor))
+    return os.path.samestat(named, os.fstat(descriptor)) and directory.is_current()
 
 
 def _who(directory: StageDirectory, name: str) -> str:

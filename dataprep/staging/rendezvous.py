@@ -51,8 +51,8 @@ from dataprep.version import __version__
 # Below 32768, where Linux begins to take ports for outgoing connections.
 _FIRST_PORT, _PORTS = 20_000, 12_768
 _ADVICE = (
-    "see what was said there, whether its storage hangs, and whether a firewall is between "
-    "(--rendezvous names a HOST:PORT); srun -K ends all when one fails"
+    "see what was said there, whether it has the same SRC, whether its storage hangs, and whether "
+    "a firewall is between (--rendezvous names a HOST:PORT); srun -K ends all when one fails"
 )
 
 

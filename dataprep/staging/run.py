@@ -25,6 +25,7 @@ from dataprep.errors import DataprepError, NoRoomError, StagingError, StoppedErr
 from dataprep.staging.cleaning import clean
 from dataprep.staging.directory import StageDirectory, private_name
 from dataprep.staging.handshake import SECRET
+from dataprep.staging.node_lock import is_named
 from dataprep.staging.placement import LOOP, Job, Placement, find_job, find_placement, short_name
 from dataprep.staging.plan import find_place
 from dataprep.staging.request import StageReporter, StageRequest
@@ -40,7 +41,7 @@ _STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2)
 _WARNING = signal.SIGUSR1  # Slurm's, some time before the end: for the command, which goes on
 _CLEANING_SECONDS = 70.0
 _LISTENING_SECONDS = 1.0
-_USERS = "users"  # in the private directory: locked by all of a job whose command uses the copy
+_USERS = "users"  # in the private directory, see `_using`
 
 
 def run_on_copy(
@@ -80,6 +81,7 @@ class _Signals:
         self.stopped: int | None = None  # the signal that ends all this
         self._working: subprocess.Popen[str] | None = None
         self._early: list[int] | None = None  # what came while a process was being started
+        self._is_command = False  # the process is the user's, not what makes the copies
         self._raising = False
         self._before: dict[int, object] = {}
 
@@ -94,7 +96,7 @@ class _Signals:
             signal.signal(number, handler)  # type: ignore[arg-type]  # as it was given
 
     def _receive(self, number: int, _frame: FrameType | None) -> None:
-        if number != _WARNING or (self._working is None and self._early is None):
+        if number != _WARNING or not self._is_command:
             self.stopped = self.stopped or number
         if self._early is not None:
             self._early.append(number)
@@ -124,11 +126,15 @@ class _Signals:
     def run(
         self, words: Sequence[str], *, output: bool = False, **variables: str
     ) -> tuple[int, str]:
-        """Run a program, which gets all signals that come; its exit code, and what it printed."""
-        self.check()
+        """Run a program, which gets all signals that come; its exit code, and what it printed.
+
+        Args:
+            output: it is asked for: this is no command of the user's, and a warning ends it.
+        """
         early: list[int] = []
-        self._early = early
+        self._early, self._is_command = early, not output
         try:
+            self.check()  # what comes from here on is handed on
             process = subprocess.Popen(  # noqa: S603  # the user's command or the site's launcher
                 list(words),
                 stdout=subprocess.PIPE if output else None,
@@ -148,7 +154,7 @@ class _Signals:
                     out, _ = process.communicate(timeout=_LISTENING_SECONDS)
                     break
         finally:
-            self._working = None
+            self._working, self._is_command = None, False
         code = process.returncode
         return code if code >= 0 else 128 - code, out or ""
 
@@ -169,13 +175,9 @@ def _run_here(
     keep: bool,
 ) -> int:
     place = find_place(request, placement).path
-    with StageDirectory.make(place) as directory:
-        # Held by every process of this job and node whose command uses the copy: the last cleans.
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        name = private_name(_USERS, placement.job or "")
-        users = os.open(name, flags, 0o600, dir_fd=directory.private)
+    name = private_name(_USERS, placement.job or "")
+    with _using(place, name) as (directory, users):
         try:
-            fcntl.flock(users, fcntl.LOCK_SH)
             with signals.raised():
                 stage(request, reporter)
             directory.check_current()
@@ -184,8 +186,32 @@ def _run_here(
             if not (keep and signals.stopped):
                 with suppress(BlockingIOError):
                     fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    reporter.line(_clean_here(place, placement.job))
-            os.close(users)
+                    if is_named(directory, name, users):  # else what is there now is another's
+                        reporter.line(_clean_here(place, placement.job))
+
+
+@contextmanager
+def _using(place: Path, name: str) -> Iterator[tuple[StageDirectory, int]]:
+    """Share the lock of all of this job and node whose command uses the copy: the last cleans.
+
+    Yields:
+        The copy's directory, and the descriptor of the lock.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    while True:
+        with StageDirectory.make(place) as directory:
+            try:
+                users = os.open(name, flags, 0o600, dir_fd=directory.private)
+            except FileNotFoundError:
+                continue  # who was last has cleaned, as below
+            try:
+                fcntl.flock(users, fcntl.LOCK_SH)
+                # A lock that was removed while it was waited for keeps nobody from cleaning.
+                if is_named(directory, name, users):
+                    yield directory, users
+                    return
+            finally:
+                os.close(users)
 
 
 def _clean_here(place: Path, job: str | None) -> str:

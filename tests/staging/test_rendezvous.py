@@ -167,7 +167,18 @@ def test_nodes_that_do_not_come_are_named_everywhere(token: str) -> None:
         both = [str(one.exception()), str(other.exception())]
     for message in both:
         assert "node 1, 3 of 4 did not come to node 0 within 0.5 s" in message
+        assert "the same SRC" in message
         assert "srun -K" in message
+
+
+def test_another_source_is_said_to_be_a_cause(token: str) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        zero = pool.submit(meet, placed(0, 2), token)
+        visit(token, b"")  # it is there
+        with pytest.raises(StagingError, match="answers, or one with another job, SRC, "):
+            meet(placed(1, 2), f"{token} 2", address=f"127.0.0.1:{port(token)}", seconds=0.01)
+        with meet(placed(1, 2), token), zero.result():
+            pass
 
 
 def test_a_node_0_that_is_not_found_is_named_with_its_place(token: str) -> None:

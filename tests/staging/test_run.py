@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import socket
@@ -16,6 +17,7 @@ import pytest
 
 from dataprep.api.progress import Reporter
 from dataprep.errors import StagingError
+from dataprep.staging.cleaning import clean
 from dataprep.staging.handshake import SECRET
 from dataprep.staging.request import StageReporter, StageRequest
 from dataprep.staging.run import _Signals, run_on_copy
@@ -255,21 +257,32 @@ def test_a_warning_that_interrupts_nothing_is_heard_too() -> None:
     assert signals.stopped is None
 
 
-@pytest.mark.parametrize("job", ["none", "lsf"], indirect=True)
-def test_a_signal_while_staging_ends_it_before_the_command(job: Job, plain: Path) -> None:
+@pytest.mark.parametrize(
+    ("job", "number", "keep"),
+    [
+        ("none", signal.SIGTERM, False),
+        ("lsf", signal.SIGTERM, False),
+        ("none", signal.SIGUSR1, True),
+        ("pbs", signal.SIGUSR1, True),  # the warning is not the launcher's
+    ],
+    indirect=["job"],
+)
+def test_a_signal_while_staging_ends_it_before_the_command(
+    job: Job, plain: Path, number: signal.Signals, keep: bool
+) -> None:
     (plain / "data").write_bytes(bytes(range(256)) * 40_000)
-    words = ["--rendezvous", "none", "--bandwidth", "1MB"]
+    words = [*(["--keep"] if keep else []), "--rendezvous", "none", "--bandwidth", "1MB"]
     process = job.start(plain, *words, "--", "echo", "training")
     end = time.monotonic() + 30
     while not list(job.root.glob("s*/**/*.partial")):
         assert time.monotonic() < end
         time.sleep(0.05)
-    process.send_signal(signal.SIGTERM)
+    process.send_signal(number)
     out, err = process.communicate(timeout=40)
-    assert process.returncode == 143, err
+    assert process.returncode == 128 + number, err
     assert "training" not in out
-    assert "stopped by SIGTERM before the command ran" in err
-    assert job.left() == []
+    assert f"stopped by {number.name} before the command ran" in err
+    assert bool(job.left()) == keep
 
 
 @pytest.mark.parametrize("job", ["none"], indirect=True)
@@ -285,3 +298,38 @@ def test_the_last_process_of_a_node_cleans(job: Job, plain: Path) -> None:
     out, err = first.communicate(timeout=30)
     assert "data\n" in out, err
     assert job.left() == []
+
+
+def test_who_waits_while_the_last_one_cleans_begins_anew(
+    plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outside: None
+) -> None:
+    to, seen = tmp_path / "to", tmp_path / "seen"
+    lock, cleaning = fcntl.flock, [lambda: clean(to, None)]
+
+    def late(descriptor: int, kind: int) -> None:
+        while cleaning:  # once, between the opening of the file and its lock
+            cleaning.pop()()
+        lock(descriptor, kind)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    words = ["sh", "-c", f'cp "$DATA_DIR/data" "{seen}"']
+    reporter = Reporter(lambda _: None)
+    assert run_on_copy(StageRequest(plain, to), words, [], reporter, keep=False) == 0
+    assert not cleaning
+    assert seen.read_bytes() == b"12345"
+    assert not to.exists()
+
+
+def test_what_was_made_after_somebody_has_cleaned_is_theirs(
+    plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outside: None
+) -> None:
+    request, reporter = StageRequest(plain, tmp_path / "to"), Reporter(lambda _: None)
+
+    def replaced(*_: object) -> int:
+        clean(tmp_path / "to", None)
+        stage(request, reporter)
+        return 0
+
+    monkeypatch.setattr("dataprep.staging.run._run", replaced)
+    assert run_on_copy(request, ["true"], [], reporter, keep=False) == 0
+    assert (tmp_path / "to" / "data").exists()
