@@ -231,13 +231,16 @@ class _OpenSets(ExitStack):
         return (next(found[id(records)]) for records, _ in places)
 
     def _renamed(self, row: _Row, example: Example) -> Example:
-        """With the key and the labels that it is to have."""
+        """With the key, the labels and the attributes that it is to have."""
         info, numbers = self._info, self._numbers[row.source]
-        if row.stored_key is None and row.stored_labels is None and self._same[row.source]:
+        kept = {name: value for name, value in example.attributes.items() if name in row.own}
+        same = row.stored_key is None and row.stored_labels is None and self._same[row.source]
+        if same and len(kept) == len(example.attributes):
             return example
         return replace(
             example,
             key=row.key,
+            attributes=kept,
             labels=row.labels,
             synset=info.identifiers(row.labels),
             class_name=info.names(row.labels),

@@ -74,11 +74,12 @@ def test_they_stay_with_what_is_made_of_the_set(cli: Cli, tmp_path: Path) -> Non
     assert cli("convert", out, "--to", tmp_path / "hdf5", "--sink", "hdf5").code == 0
     assert labels_of(tmp_path / "hdf5") == LABELS
     assert cli("verify", tmp_path / "hdf5", "--level", "records").code == 0
-    # A reader has looked again, and is certain.
-    (tmp_path / "new.csv").write_text("key,labels\n1.png,Edema|Fracture\n")
+    # A reader has looked again, and is certain; also where the labels are the same.
+    (tmp_path / "new.csv").write_text("key,labels\n1.png,Edema|Fracture\n0.png,Edema\n")
     words = ("select", out, "--to", tmp_path / "new", "--relabel", tmp_path / "new.csv")
     assert cli(*words).code == 0
-    assert labels_of(tmp_path / "new") == {**LABELS, "1.png": [1, 0, 1]}
+    assert labels_of(tmp_path / "new") == {**LABELS, "1.png": [1, 0, 1], "0.png": [1, 0, 0]}
+    assert cli("verify", tmp_path / "new", "--level", "records").code == 0
     # Numbers of classes change, names stay.
     (tmp_path / "classes.txt").write_text("\n".join([*CLASSES, "other"]))
     words = ("select", out, "--to", tmp_path / "more", "--classes", tmp_path / "classes.txt")

@@ -77,7 +77,7 @@ def test_it_runs(name: str) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("name", ["0.1.0/tfrecord", "0.1.0/hdf5-caffe"])
+@pytest.mark.parametrize("name", ["1.0.0/tfrecord", "1.0.0/hdf5-caffe"])
 def test_it_notices_any_other_byte(name: str, tmp_path: Path) -> None:
     for path in sorted(it for it in (PLACE / name).rglob("*") if it.is_file()):
         out = Path(shutil.copytree(PLACE / name, tmp_path / "out", dirs_exist_ok=True))

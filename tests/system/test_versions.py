@@ -24,7 +24,7 @@ def test_no_upgrade_is_asked_for(versions: object) -> None:
     assert upgrade(versions) == ""
 
 
-@pytest.mark.parametrize("later", ["9.0.0", "9.1", "0.10.0", "9.0.0rc1", "9.0.0.dev3"])
+@pytest.mark.parametrize("later", ["9.0.0", "9.1", "1.10.0", "9.0.0rc1", "9.0.0.dev3"])
 def test_a_later_version_is_named(later: str) -> None:
     assert upgrade({"dataprep": later}).endswith(f"'dataprep-shards>={later}'")
 
