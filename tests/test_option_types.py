@@ -132,6 +132,7 @@ def test_a_value_of_another_type_is_refused_in_a_line(table: list[click.Option])
         ({"workers": True}, "'--workers': True of type bool, expected N"),
         ({"overwrite": 1}, "'--overwrite': 1 of type int, expected True or False"),
         ({"exclude": 3}, "'--exclude': 3 of type int, expected FILE"),
+        ({"seed": 1.7}, "'--seed': 1.7 of type float, expected N"),
         ({"seed": "one"}, "'--seed': 'one' is not a valid integer"),
         ({"encoding": "gif"}, "'--encoding': 'gif' is not one of"),
         ({"num_shards": {"train": 1.5}}, "'--num_shards': 'train=1.5': expected SPLIT=COUNT"),

@@ -141,10 +141,13 @@ def resolve(
 def _value(option: click.Option, chosen: Mapping[str, object], context: click.Context) -> object:
     if option.name in chosen:
         value = chosen[option.name]
-        # A number would be taken for an open file.
-        path = isinstance(option.type, click.Path) and not isinstance(value, (str, os.PathLike))
+        # A number would be taken for an open file, and of 1.7 the 1.
+        odd = isinstance(option.type, click.Path) and not isinstance(value, (str, os.PathLike))
+        odd = odd or (
+            isinstance(option.type, click.types.IntParamType) and isinstance(value, float)
+        )
         try:
-            if isinstance(value, bool) == option.is_flag and not path:
+            if isinstance(value, bool) == option.is_flag and not odd:
                 return option.process_value(context, _words(option, value))
         except (TypeError, ValueError, AttributeError):
             pass

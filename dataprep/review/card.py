@@ -8,6 +8,7 @@ with its SHA-256, and ``records.parquet`` is the RecordSet. The Responsible AI v
 
 from __future__ import annotations
 
+import datetime
 import json
 import re
 from collections.abc import Mapping
@@ -117,6 +118,11 @@ def full_card(
     missing = [f"--{name}" for name in _NEEDED if not getattr(card, name)]
     if missing:
         raise UsageError(f"a card needs {', '.join(missing)}; catalogues refuse one without")
+    try:
+        if card.date:
+            datetime.date.fromisoformat(card.date)
+    except ValueError as error:
+        raise UsageError(f"--date {card.date!r}: expected YYYY-MM-DD; {error}") from error
     for name, value in responsible.items():
         if name not in RAI:
             raise UsageError(f"--rai has {name!r}; expected some of {', '.join(RAI)}")

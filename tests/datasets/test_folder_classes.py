@@ -128,11 +128,20 @@ def test_classes_that_are_numbers_are_in_numeric_order(numbers: set[int]) -> Non
     assert ordered == list(map(str, sorted(numbers)))
 
 
+@pytest.mark.parametrize("thirds", [f"train={2 / 3},test={1 / 3}", "train=2/3,test=1/3"])
+def test_thirds_are_shares(thirds: str, tmp_path: Path) -> None:
+    write_tree(tmp_path, *(f"{at}.png" for at in range(9)))
+    with pytest.raises(SourceError, match="outside a class folder"):
+        Folder(fractions=thirds).find(tmp_path, None)
+
+
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({"fractions": "train=0.5,test=0.4"}, "add up to 0.9; expected 1"),
-        ({"fractions": "train"}, "expected a number from 0"),
+        ({"fractions": "train=0.5,test=0.4"}, "add up to 0.9, expected 1"),
+        ({"fractions": "train=0.3333333,test=0.6666666"}, "add up to 0.9999999, expected 1"),
+        ({"fractions": "0.9,0.1"}, "'0.9' is no SPLIT=SHARE"),
+        ({"fractions": "train=x,test=1"}, "expected a number from 0"),
         ({"split_seed": "x"}, "--split_seed x: expected a whole number"),
         ({"split_name": "../x"}, "--split_name ../x: a split's name"),
         ({"inside": "../x"}, "--inside ../x: path with .."),

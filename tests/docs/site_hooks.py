@@ -15,6 +15,11 @@ def on_post_page(output: str, **_: object) -> str:
     return output.replace("https://unpkg.com/iframe-worker/shim", "offline.js")
 
 
+def on_post_template(output_content: str, **_: object) -> str:
+    """The same of pages that are no document's: 404.html."""
+    return on_post_page(output_content)
+
+
 def _named(link: re.Match[str]) -> str:
     text, path = link.groups()
     return f"`{path}`" if text.strip("`") == path else f"{text} (`{path}`)"

@@ -110,6 +110,7 @@ def test_the_search_finds_without_a_network(site: Path, browser: Any) -> None:
     metrics = {"width": 1280, "height": 900, "deviceScaleFactor": 1, "mobile": False}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
     browser.execute_cdp_cmd("Network.enable", {})
+    assert "unpkg" not in (site / "404.html").read_text("utf-8")
     browser.execute_cdp_cmd("Network.setBlockedURLs", {"urls": ["http://*", "https://*"]})
     browser.get((site / "index.html").as_uri())
     browser.find_element("css selector", "input.md-search__input").send_keys("recordio")

@@ -194,6 +194,12 @@ def test_a_set_without_a_page_and_a_date_has_a_card(
     assert "catalogues" not in cli("card", planted.out, *words, "--url=x", "--date=y").err
 
 
+@pytest.mark.parametrize("date", ["yesterday", "2026-13-45", "2026"])
+def test_a_date_is_one_that_catalogues_take(planted: Planted, cli: Cli, date: str) -> None:
+    words = (planted.out, "--name", "n", "--description", "d", "--license", "MIT", "--creator", "c")
+    assert f"--date '{date}': expected YYYY-MM-DD" in cli("card", *words, "--date", date).error
+
+
 def test_what_is_missing_is_named(planted: Planted, cli: Cli, tmp_path: Path) -> None:
     result = cli("card", planted.out, "--name", "x", "--url", "https://example.org")
     assert result.code == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Final
 
@@ -366,15 +367,21 @@ def _inside(text: str) -> str:
         raise UsageError(f"--inside {printable(text)}: {error}") from error
 
 
+_AS_IN: Final = "as in train=0.8,validation=0.1,test=0.1 or train=2/3,test=1/3"
+_ROUNDED: Final = Fraction(1, 10**9)  # floats from Python
+
+
 def _cut(text: str, seed: int) -> Cut:
     shares = {}
     for part in text.split(","):
-        name, _, share = part.partition("=")
+        name, equals, share = part.partition("=")
+        if not equals:
+            raise UsageError(f"--fractions {text!r}: {part!r} is no SPLIT=SHARE, {_AS_IN}")
         shares[parse_split("fractions", name)] = parse_share("fractions", share.strip())
-    if sum(shares.values()) != 1:
+    total = sum(shares.values(), Fraction(0))
+    if abs(total - 1) > _ROUNDED:
         raise UsageError(
-            f"--fractions: the shares add up to {float(sum(shares.values())):g}; expected 1, as "
-            "in train=0.8,validation=0.1,test=0.1"
+            f"--fractions: the shares add up to {float(total)!r}, expected 1, {_AS_IN}"
         )
     # The order in which they are named must not matter; the rest is what no share is needed for.
     rest = "train" if "train" in shares else min(shares)
