@@ -38,8 +38,11 @@ class JobCommand(click.Command):
                 first = next((at for at, each in enumerate(words) if each.startswith("-")), None)
                 if first is not None:
                     options[str(argument.name)], beam_options = words[:first], words[first:]
-            # Nothing is there that could be resumed.
-            how = ["nothing was written"] if options.get("dry_run") else []
+            how = []
+            if options.get("dry_run"):
+                how = ["nothing was written"]
+            elif options.get("overwrite"):
+                how = ["finished shards are kept; the same command without --overwrite resumes"]
             with watched(*how) as display:
                 call(progress=display, beam_options=beam_options, **options)
 

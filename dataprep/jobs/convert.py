@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace as with_options
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from msgspec.structs import replace
 
@@ -196,7 +196,7 @@ def _plan(
     encodes = recipe is not None and recipe.target("JPEG") == "JPEG"
     if encodes and rows(database, "select 1 from chosen where format = 'JPEG' limit 1"):
         report(_SECOND_LOSS)
-    image = manifest.image if recipe is None else recipe.config()
+    image = replace(manifest.image, depth=_depth(sources)) if recipe is None else recipe.config()
     if recipe is None and changed is not None:
         image = replace(image, statistics="off")  # they are of other images
     return job, replace(
@@ -237,10 +237,16 @@ def _recipe(request: ConvertRequest, sources: Sequence[SealedSet]) -> Recipe | N
     deep = recipe.encoding in ("keep", "png")
     return with_options(
         recipe,
-        depth=before.depth if deep else "8",
+        depth=_depth(sources) if deep else "8",
         max_pixels=max(source.manifest.image.max_pixels for source in sources),
         statistics="off" if before.statistics == "off" else "on",
     )
+
+
+def _depth(sources: Sequence[SealedSet]) -> Literal["8", "keep"]:
+    """Bits a sample: 16 are kept if any of the sources has kept them."""
+    depths = {source.manifest.image.depth for source in sources}
+    return "keep" if "keep" in depths else "8"
 
 
 def _info(request: ConvertRequest, sources: Sequence[SealedSet]) -> DatasetInfo:

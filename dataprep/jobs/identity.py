@@ -149,8 +149,12 @@ def store_grown(workspace: Workspace, manifest: Manifest) -> None:
 
 
 def _command() -> str:
-    """What was typed, for `dataprep status`; empty where another program calls the library."""
+    """What to type to go on, for `dataprep status`: what was, but to delete nothing once more.
+
+    Empty where another program calls the library.
+    """
     program, *words = sys.argv
+    words = [word for word in words if word.replace("-", "_") != "__overwrite"]
     if Path(program).name != "dataprep" and Path(program).parts[-2:] != ("dataprep", "__main__.py"):
         return ""
     try:

@@ -252,6 +252,17 @@ def test_16_bits_stay_and_statistics_are_taken_anew(
     assert any(picture.mode.startswith("I") for picture in pictures)
     statistics = manifest(tmp_path / "new")["splits"]["train"]["statistics"]
     assert (statistics["width"]["mean"], statistics["height"]["mean"]) == (20, 16)
+    # Beside others of 8 bits, whichever comes first.
+    deep, flat = tmp_path / "deep", radiographs.out
+    for number, named in enumerate(([f"a={deep}", f"b={flat}"], [f"b={flat}", f"a={deep}"])):
+        joined = tmp_path / f"joined-{number}"
+        chosen = ("select", *named, "--splits", "test", "--sample", "80%")
+        assert cli(*chosen, "--to", joined, "--resize", "16").code == 0
+        assert manifest(joined)["image"]["depth"] == "keep"
+        modes = {it.image().mode for it in dataprep.open(joined, "test")}
+        assert modes == {"I;16", "L"}
+        assert cli(*chosen, "--to", tmp_path / f"kept-{number}").code == 0
+        assert manifest(tmp_path / f"kept-{number}")["image"]["depth"] == "keep"
 
 
 def test_boxes_are_cut_with_their_images(cli: Cli, tiny: Made, tmp_path: Path) -> None:

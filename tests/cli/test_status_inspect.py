@@ -48,6 +48,10 @@ def test_status_says_which_command_that_was(cli: Cli, spoilt: Raw, tmp_path: Pat
     assert cli.done(cli.start(*words, cwd=tmp_path)).code == 3
     found = cli("status", tmp_path / "out dir").out
     assert f"\nthe command: cd {tmp_path} && dataprep {shlex.join(words)}\n" in found
+    # The command is to go on with, so it deletes nothing.
+    assert cli.done(cli.start(*words, "--overwrite", cwd=tmp_path)).code == 3
+    found = cli("status", tmp_path / "out dir").out
+    assert f"\nthe command: cd {tmp_path} && dataprep {shlex.join(words)}\n" in found
     assert cli.done(cli.start(*words, "--max_bad", "4", cwd=tmp_path)).code == 0
     assert "the command" not in cli("status", tmp_path / "out dir").out
 
