@@ -48,6 +48,12 @@ THOROUGH = (
     *("pipelines/test_slurm_workers.py", "review/test_report.py", "staging/test_broadcast.py"),
 )
 
+# Likewise, of tests of every format: each damage costs a process, as others of the same library do.
+THOROUGH_TESTS = {
+    f"test_damage_is_one_line[{variant}]"
+    for variant in ("hdf5-arrays", "hdf5-caffe", "lmdb-torch", "raw,single,off")
+}
+
 # What takes longest; whether its tests share what takes long to make, and so a process.
 LONG = {
     "test_release.py": True,
@@ -165,7 +171,7 @@ def pytest_collection_modifyitems(
         if any(path.is_relative_to(Path(__file__).parent / name) for name in THOROUGH)
     }
     for item in items:
-        if item.path in thorough:
+        if item.path in thorough or item.name in THOROUGH_TESTS:
             item.add_marker(pytest.mark.thorough)
         parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
         arrayrecord = any(

@@ -96,7 +96,10 @@ class Job:
         return sorted(path.name for path in self.root.glob("s*/**/dataprep-*/*/*") if path.is_dir())
 
 
-@pytest.fixture(params=["none", "pbs", "lsf"])
+LSF = pytest.param("lsf", marks=pytest.mark.thorough)
+
+
+@pytest.fixture(params=["none", "pbs", LSF])
 def job(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Job]:
     private = ["unshare", "--mount", "--map-root-user", "true"]
     if request.param != "none" and subprocess.run(private, check=False).returncode:
@@ -205,7 +208,7 @@ def test_a_program_that_is_not_there_is_named_before_anything_is_copied(
     [
         ("none", signal.SIGINT, False),
         ("none", signal.SIGTERM, True),
-        ("pbs", signal.SIGTERM, False),
+        pytest.param("pbs", signal.SIGTERM, False, marks=pytest.mark.thorough),
         ("pbs", signal.SIGTERM, True),
         ("lsf", signal.SIGUSR2, False),
     ],
@@ -261,7 +264,7 @@ def test_a_warning_that_interrupts_nothing_is_heard_too() -> None:
     ("job", "number", "keep"),
     [
         ("none", signal.SIGTERM, False),
-        ("lsf", signal.SIGTERM, False),
+        pytest.param("lsf", signal.SIGTERM, False, marks=pytest.mark.thorough),
         ("none", signal.SIGUSR1, True),
         ("pbs", signal.SIGUSR1, True),  # the warning is not the launcher's
     ],
