@@ -134,10 +134,13 @@ def summarize(
     if grown is not None:
         check_kept(images.database, sizes=request.recipe.keeps_bytes)
         if images.summaries("kept") != grown.manifest.input:
+            # The table does not have the sizes of rejected ones: any of them may be the cause.
+            rejected = images.rejected_before()
+            perhaps = f", perhaps of what was rejected ({some_of(rejected)})" if rejected else ""
             raise SourceError(
                 f"images of {grown.out} have another size, or other labels, boxes, captions or "
-                "attributes than when it was made; --append only adds: bring back what was there, "
-                "or use --overwrite to make the data set of what there is now"
+                f"attributes than when it was made{perhaps}; --append only adds: bring back what "
+                "was there, or use --overwrite to make the data set of what there is now"
             )
     images.choose(
         splits,

@@ -272,6 +272,25 @@ def test_changed_images_are_noticed_where_none_can_be_named(
     assert f"images of {made.out} have another size" in refused(cli, made)
 
 
+def test_a_rejected_image_stays_as_it_is_and_a_repaired_one_comes_beside_it(
+    cli: Cli, folders: Made, tmp_path: Path
+) -> None:
+    raw = replace(folders.raw.copy(tmp_path / "raw"), options=(*CUT, "--max_bad", "1"))
+    torn = raw.path / "bar" / "torn.jpg"
+    torn.write_bytes(b"\xff\xd8 no JPEG")
+    made = make(raw, tmp_path / "out")
+    torn.rename(tmp_path / "kept.jpg")
+    error = refused(cli, made)
+    assert "bar/torn.jpg was rejected, and is not in that split of the raw data any more" in error
+    assert "only adds: bring back what was there, or use --overwrite" in error
+    picture(torn, 7)
+    assert "made, perhaps of what was rejected (bar/torn.jpg); --append" in refused(cli, made)
+    torn.rename(raw.path / "bar" / "repaired.jpg")
+    (tmp_path / "kept.jpg").rename(torn)
+    assert cli(*raw.command(made.out, "--append")).code == 0
+    assert manifest_of(made.out)["totals"]["records"] == 25
+
+
 def test_images_that_were_left_out_are_not_let_in_by_accident(
     cli: Cli, folders: Made, tmp_path: Path
 ) -> None:
