@@ -6,6 +6,7 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -337,6 +338,15 @@ def test_there_must_be_something_to_add_to(cli: Cli, folders: Made, tmp_path: Pa
     raw = replace(folders.raw, options=CUT)
     result = cli(*raw.command(tmp_path / "out", "--append"))
     assert "no finished data set to add to; leave out --append" in result.error
+
+
+def test_where_there_is_no_room_only_more_room_helps(
+    cli: Cli, grown: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = "dataprep.jobs.build_directory.shutil.disk_usage"
+    monkeypatch.setattr(usage, lambda path: SimpleNamespace(free=0))
+    error = refused(cli, grown).rstrip()
+    assert error.endswith(" free; free some space: new shards are put beside the old ones")
 
 
 def test_only_a_whole_data_set_grows(cli: Cli, grown: Made) -> None:
