@@ -168,6 +168,7 @@ def make(raw: RawData, request: Request, grown: SealedSet | None) -> SealedSet |
             if other := other_versions(grown, identity):
                 report(other)
             claim_generation(job, identity, units)
+            job = replace(job, remedy="free some space: new shards are put beside the old ones")
         # Of what shapes the order: the job's identity, which is the same for every raw layout, and
         # what the index was made from, since the order says where the bytes are.
         token = digest_of([identity, units])

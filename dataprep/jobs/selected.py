@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from dataprep.datasets.splits import parse_split
 from dataprep.errors import DatasetError, UsageError
 from dataprep.jobs.request import ConvertRequest, usual_shuffle
-from dataprep.jobs.summary import is_split
+from dataprep.jobs.summary import describe_excluded, is_split
 from dataprep.sealed.set import SealedSet
 from dataprep.sinks import DatasetInfo
 from dataprep.system.messages import counted, printable, some_of
@@ -92,10 +92,7 @@ def take(
     left_out = manifest.excluded
     if chosen.exclude is not None:
         more = tables.left_out(database)
-        unknown = f"; {more.unknown:,} names there that no image has, or several" * bool(
-            more.unknown
-        )
-        report(f"{counted(more.images, 'image')} left out (--exclude){unknown}")
+        report(describe_excluded(more))
         left_out = _both(left_out, more)
     if chosen.relabel is not None:
         number = counted(tables.count_relabelled(database), "image")

@@ -113,7 +113,8 @@ def read_status(out: Path) -> JobStatus:
     holder = _holder(workspace)
     added = Workspace(workspace.generation)
     merging, growing = workspace.journal.exists(), added.job.exists()
-    job = added if growing and not merging else workspace
+    begun = added if growing else workspace
+    job = workspace if merging else begun
     records = finished_shards(job)
     splits = () if merging else _splits(job, records)
     rejected = sum(record.rejected for record in records)
@@ -135,7 +136,7 @@ def read_status(out: Path) -> JobStatus:
         noted=sum(record.noted for record in records),
         images_per_second=rate,
         seconds_left=max(left, 0) / rate if rate else None,
-        command=stored.command if (stored := read_state(job.job, StoredJob)) else "",
+        command=stored.command if (stored := read_state(begun.job, StoredJob)) else "",
     )
 
 

@@ -19,7 +19,7 @@ from dataprep.sealed.set import SealedSet
 from dataprep.system.messages import counted, printable, some_of
 from dataprep.system.state_files import digest_of, file_sha256, read_state, write_state
 from dataprep_schemas.manifest import SplitName, Unmatched
-from dataprep_schemas.state import ScanSummary
+from dataprep_schemas.state import ExcludedNames, ScanSummary
 
 if TYPE_CHECKING:
     from dataprep.tables.images import Images
@@ -134,10 +134,13 @@ def summarize(
     if grown is not None:
         check_kept(images.database, sizes=request.recipe.keeps_bytes)
         if images.summaries("kept") != grown.manifest.input:
+            # The table does not have the sizes of rejected ones: any of them may be the cause.
+            rejected = images.rejected_before()
+            perhaps = f", perhaps of what was rejected ({some_of(rejected)})" if rejected else ""
             raise SourceError(
                 f"images of {grown.out} have another size, or other labels, boxes, captions or "
-                "attributes than when it was made; --append only adds: bring back what was there, "
-                "or use --overwrite to make the data set of what there is now"
+                f"attributes than when it was made{perhaps}; --append only adds: bring back what "
+                "was there, or use --overwrite to make the data set of what there is now"
             )
     images.choose(
         splits,
@@ -258,10 +261,7 @@ def report_summary(
 ) -> None:
     """Tell the user what may be a surprise."""
     if summary.excluded is not None:
-        text = f"{counted(summary.excluded.images, 'image')} left out (--exclude)"
-        if unknown := summary.excluded.unknown:
-            text += f"; {counted(unknown, 'name')} there that {_NOT_ONE}"
-        report(text)
+        report(describe_excluded(summary.excluded))
     if (old := summary.assigned) is not None:
         groups = f" and {old.groups_there:,} of its {counted(old.groups, 'group')}"
         report(
@@ -283,6 +283,12 @@ def report_summary(
             f"{split} has no image of {len(classes):,} of {len(summary.classes):,} classes: "
             f"{some_of(classes)}; if shares cut the splits, {advice}"
         )
+
+
+def describe_excluded(found: ExcludedNames) -> str:
+    """How many images ``--exclude`` leaves out, and how many names there are not of one."""
+    unknown = f"; {counted(found.unknown, 'name')} there that {_NOT_ONE}" if found.unknown else ""
+    return f"{counted(found.images, 'image')} left out (--exclude){unknown}"
 
 
 def _unmatched(found: Unmatched) -> list[tuple[str, str]]:

@@ -383,6 +383,11 @@ class Images(AbstractContextManager["Images"]):
             )
         self._has_chosen = True
 
+    def rejected_before(self) -> list[str]:
+        """The keys of images that were rejected when the data set that is to grow was made."""
+        query = "select key from known where status = 'rejected'"
+        return [key for (key,) in self.rows(query)]
+
     def changed(self) -> list[tuple[str, int, list[str]]]:
         """What the images of `sealed` would have another of, how many, and the first few.
 

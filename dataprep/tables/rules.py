@@ -11,16 +11,26 @@ from dataprep.tables.database import Database, rows
 
 _SHOWN: Final = 5  # of what cannot be listed in full
 
-# What a data set that grows was made from, if it is not as it was; and what is said of it.
+_BACK: Final = "bring back what was there"
+_LEAVE_OUT: Final = f"{_BACK}, leave images out of the finished data set with `dataprep select`"
+
+# What a data set that grows was made from, if it is not as it was; what is said of it, and what
+# helps: a rejected image is in no data set that could leave it out.
 _NOT_KEPT: Final = {
-    "from known anti join images using (split, key)": (
-        "is not in that split of the raw data any more, or is left out now"
+    "from (from known where status = 'rejected') anti join images using (split, key)": (
+        "was rejected, and is not in that split of the raw data any more, or is left out now",
+        _BACK,
     ),
-    "from let_in": "was left out by --exclude before and is not now",
+    "from known anti join images using (split, key)": (
+        "is not in that split of the raw data any more, or is left out now",
+        _LEAVE_OUT,
+    ),
+    "from let_in": ("was left out by --exclude before and is not now", _LEAVE_OUT),
     "from known join images using (split, key) "
     "where list_sort(coalesce(classes, [])) <> list_sort(coalesce(labels, [])) "
     "or ($sizes and status = 'stored' and bytes <> size)": (
-        "has another size or other labels than when the data set was made"
+        "has another size or other labels than when the data set was made",
+        _LEAVE_OUT,
     ),
 }
 
@@ -117,7 +127,7 @@ def check_kept(database: Database, *, sizes: bool) -> None:
     Raises:
         SourceError: names the first that is not.
     """
-    for query, said in _NOT_KEPT.items():
+    for query, (said, helps) in _NOT_KEPT.items():
         values = {"sizes": sizes} if "$sizes" in query else {}
         for split, key, number in rows(
             database,
@@ -126,8 +136,7 @@ def check_kept(database: Database, *, sizes: bool) -> None:
         ):
             others = f", and {counted(number - 1, 'other image')}" if number > 1 else ""
             raise SourceError(
-                f"{split}: {printable(key)} {said}{others}; --append only adds: bring back what "
-                "was there, leave images out of the finished data set with `dataprep select`, or "
+                f"{split}: {printable(key)} {said}{others}; --append only adds: {helps}, or "
                 "use --overwrite to make the data set of what there is now"
             )
 

@@ -36,6 +36,7 @@ from dataprep_pipelines.tasks import TaskSpec, WorkerRequirements, task_file
 from dataprep_pipelines.write import WriteShard
 from dataprep_schemas.state import CommitRecord
 
+_SCANS = 3  # of parts that another run, of the same index, forgets just when they were scanned
 _PAUSES = (0.5, 3.0)  # seconds before failed shards are tried again, so many times
 # What is written in a second or so, which importing Beam takes.
 _FEW_IMAGES, _FEW_BYTES = 1000, 32 << 20
@@ -103,13 +104,16 @@ class RunningWorkers:
             for unit, part in kept.items()
             if not trust or not is_current(part, dataset, raw, unit)
         ]
-        if stale:
-            for unit in stale:
-                forget_part(index, unit)
+        if not stale:
+            self.reporter.line(f"index: {counted(len(kept), 'part')} reused")
+        for unit in stale:
+            forget_part(index, unit)
+        for _ in range(_SCANS):
+            if not stale:
+                break
             self._scan(dataset, raw, stale, index)
             kept |= {unit: read_part(index, unit) for unit in stale}
-        else:
-            self.reporter.line(f"index: {counted(len(kept), 'part')} reused")
+            stale = [unit for unit in stale if kept[unit] is None]
         parts = IndexParts(index, {unit: part for unit, part in kept.items() if part is not None})
         for unit in kept.keys() - parts.units.keys():
             raise PipelineError(

@@ -6,6 +6,7 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -272,6 +273,25 @@ def test_changed_images_are_noticed_where_none_can_be_named(
     assert f"images of {made.out} have another size" in refused(cli, made)
 
 
+def test_a_rejected_image_stays_as_it_is_and_a_repaired_one_comes_beside_it(
+    cli: Cli, folders: Made, tmp_path: Path
+) -> None:
+    raw = replace(folders.raw.copy(tmp_path / "raw"), options=(*CUT, "--max_bad", "1"))
+    torn = raw.path / "bar" / "torn.jpg"
+    torn.write_bytes(b"\xff\xd8 no JPEG")
+    made = make(raw, tmp_path / "out")
+    torn.rename(tmp_path / "kept.jpg")
+    error = refused(cli, made)
+    assert "bar/torn.jpg was rejected, and is not in that split of the raw data any more" in error
+    assert "only adds: bring back what was there, or use --overwrite" in error
+    picture(torn, 7)
+    assert "made, perhaps of what was rejected (bar/torn.jpg); --append" in refused(cli, made)
+    torn.rename(raw.path / "bar" / "repaired.jpg")
+    (tmp_path / "kept.jpg").rename(torn)
+    assert cli(*raw.command(made.out, "--append")).code == 0
+    assert manifest_of(made.out)["totals"]["records"] == 25
+
+
 def test_images_that_were_left_out_are_not_let_in_by_accident(
     cli: Cli, folders: Made, tmp_path: Path
 ) -> None:
@@ -318,6 +338,15 @@ def test_there_must_be_something_to_add_to(cli: Cli, folders: Made, tmp_path: Pa
     raw = replace(folders.raw, options=CUT)
     result = cli(*raw.command(tmp_path / "out", "--append"))
     assert "no finished data set to add to; leave out --append" in result.error
+
+
+def test_where_there_is_no_room_only_more_room_helps(
+    cli: Cli, grown: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = "dataprep.jobs.build_directory.shutil.disk_usage"
+    monkeypatch.setattr(usage, lambda path: SimpleNamespace(free=0))
+    error = refused(cli, grown).rstrip()
+    assert error.endswith(" free; free some space: new shards are put beside the old ones")
 
 
 def test_only_a_whole_data_set_grows(cli: Cli, grown: Made) -> None:

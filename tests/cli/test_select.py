@@ -81,6 +81,15 @@ def test_what_is_left_is_as_if_only_that_had_been_prepared(
     assert cli("verify", out, "--level", "decode").code == 0
 
 
+def test_names_to_exclude_that_no_image_has_are_counted(
+    cli: Cli, tiny: Made, tmp_path: Path
+) -> None:
+    lines = [("split", "key"), ("train", keys(tiny.out)[0]), ("train", "no/such.JPEG")]
+    names = write_csv(tmp_path / "exclude.csv", lines)
+    said = select(cli, tiny.out, "--to", tmp_path / "out", "--exclude", names)
+    assert "1 image left out (--exclude); 1 name there that no image has, or several have" in said
+
+
 def test_other_labels_are_as_if_the_folders_had_had_them(
     cli: Cli, tiny: Made, tmp_path: Path
 ) -> None:

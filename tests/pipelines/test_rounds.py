@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from dataprep.datasets import ScanUnit
+from dataprep.jobs.index_parts import forget_part, read_part
 from dataprep_pipelines import run
+from dataprep_schemas.state import IndexPart
 from tests.conftest import Cli, Made
 from tests.faults.conftest import commits, eventually
 from tests.steering import Steer, check_same, install_sink, remains, sink_in
@@ -86,6 +89,29 @@ def test_a_run_in_which_more_fails_than_is_made_is_stopped(
     assert all(len(steer.obeyed(name)) == 1 for name in names[:9])
     assert not any(steer.obeyed(name) for name in names[9:])
     assert remains(out) == []
+
+
+@pytest.mark.parametrize("times", [2, 3])
+def test_what_another_run_forgets_of_the_index_is_scanned_again(
+    cli: Cli, tiny: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    """With ``--overwrite`` and the same ``--index_dir`` it begins by forgetting all of it."""
+    scanned: list[str] = []
+
+    def and_forget(index: Path, unit: ScanUnit) -> IndexPart | None:
+        scanned.append(unit.name)
+        if scanned.count(unit.name) in range(2, 2 + times):  # at first nothing is there
+            forget_part(index, unit)
+        return read_part(index, unit)
+
+    monkeypatch.setattr(run, "read_part", and_forget)
+    result = cli(*tiny.command(tmp_path / "out"))
+    if times < 3:
+        assert result.code == 0, result
+        check_same(tiny, tmp_path / "out")
+    else:
+        assert "the engine ended but " in result.error
+        assert " was not scanned; run the same command again" in result.error
 
 
 def failure_files(out: Path) -> list[Path]:
