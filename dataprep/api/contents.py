@@ -13,7 +13,7 @@ import msgspec
 
 from dataprep.api.places import located
 from dataprep.errors import SourceError
-from dataprep.jobs.identity import made_by
+from dataprep.jobs.command import made_by
 from dataprep.jobs.workspace import Workspace
 from dataprep.remote.store import address_of
 from dataprep.sealed.set import PresentSplit, SealedSet, described

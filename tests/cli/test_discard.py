@@ -8,6 +8,7 @@ import re
 import shlex
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,22 @@ def test_what_is_bad_goes_and_the_command_that_is_named_makes_it_again(
         *(SHARD, f"index/{SHARD}", INDEX, INDEX.removeprefix("index/")),
     }
     assert cli("verify", out).code == 0
+
+
+@pytest.mark.parametrize("away", [shutil.move, shutil.copytree])
+def test_of_a_set_that_was_moved_or_copied_the_command_is_named_for_it(
+    cli: Cli, tiny: Made, out: Path, away: Callable[[Path, Path], object]
+) -> None:
+    there = out.with_name("the other")
+    away(out, there)
+    flip(there / SHARD)
+    before = hashes(out)
+    words = advised(cli("verify", there, "--discard").error)
+    assert words == [*map(str, tiny.command(there))]
+    assert shlex.join(words) in dataprep.status(there).command
+    assert cli(*words).code == 0
+    assert hashes(there) == tiny.files
+    assert hashes(out) == before
 
 
 def test_a_table_that_is_bad_is_made_again(cli: Cli, tiny: Made, out: Path) -> None:
