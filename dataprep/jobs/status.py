@@ -33,7 +33,15 @@ State = Literal["running", "silent", "stopped", "rejected", "written", "incomple
 
 @dataclass(frozen=True, slots=True)
 class SplitStatus:
-    """One split: shards and images that are done, and that there will be."""
+    """One split: shards and images that are done, and that there will be.
+
+    Attributes:
+        name: of the split.
+        shards: how many there will be.
+        shards_done: how many are finished.
+        images: how many there will be, before any is rejected.
+        images_done: of finished shards.
+    """
 
     name: str
     shards: int
@@ -53,8 +61,7 @@ class JobStatus:
             rejected than allowed; ``written``: all shards are there, not sealed; ``sealed``;
             ``incomplete``: sealed, but shards were removed since.
         description: the same in words, with what to do next.
-        splits: of each its name, and how many shards and images there will be and are done; none
-            while the raw data is still being indexed.
+        splits: how far each is; none while the raw data is still being indexed.
         under_way: images in shards that are being written.
         rejected: images that were rejected so far.
         noted: images that were repaired, or about which there is a warning.

@@ -51,9 +51,9 @@ class Problem:
     Attributes:
         path: relative to the directory of ``manifest.json``.
         what: how, in words.
-        foreign: it is not the data set's, but readers would take it in.
-        missing: it is not there.
-        unreadable: the system refuses to read it, so nobody knows whether it is damaged.
+        foreign: whether it is not the data set's, but readers would take it in.
+        missing: whether it is not there.
+        unreadable: whether the system refuses to read it, so that it may be good or damaged.
     """
 
     path: str
@@ -77,7 +77,7 @@ class Verified:
         bytes: of all of them.
         records: how many there should be.
         problems: what is wrong with which file; empty if everything is good.
-        part: if only a part of the data set should be there.
+        part: as in ``part.json``, if only a part of the data set should be there.
         discarded: bad files that were deleted.
         remedy: what to do about the problems; empty if there are none.
     """
