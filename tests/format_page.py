@@ -93,11 +93,11 @@ def _sections(kind: type[msgspec.Struct]) -> Iterator[str]:
 def _rows(kind: type[msgspec.Struct]) -> Iterator[str]:
     if tag := kind.__struct_config__.tag:
         yield f'| `format` | `"{tag}"` | the version of the form |\n'
-    hints, said = _hints(kind), _said(kind)
+    hints, texts = _hints(kind), said(kind)
     for field in msgspec.structs.fields(kind):
         optional = not field.required and field.name != "sha256"
         left_out = " It is left out if it is " + _default(field.default) + "." if optional else ""
-        text = said[field.name].rstrip(".")
+        text = texts[field.name].rstrip(".")
         cells = f"`{field.name}`", _type(hints[field.name]), text + "." * optional + left_out
         yield f"| {' | '.join(cells)} |\n"
 
@@ -112,7 +112,7 @@ def _hints(kind: type) -> dict[str, Any]:
     return get_type_hints(kind, include_extras=True)
 
 
-def _said(kind: type) -> dict[str, str]:
+def said(kind: type) -> dict[str, str]:
     """What the docstrings of a type and those that it is of say of each field."""
     found: dict[str, str] = {}
     for each in reversed(kind.__mro__):

@@ -9,17 +9,22 @@ from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import is_dataclass
 from pathlib import Path
+from typing import Any, get_args, get_type_hints
 
 import click
 
 import dataprep
 import dataprep_schemas
+from dataprep import Contents, Difference, JobStatus, Linted, Plan, Pushed, Verified
 from dataprep.api.options import compact_options, convert_options, prepare_options, stage_options
 from dataprep.cli import _DATASETS as DATASETS
 from dataprep.cli import command
+from dataprep.cli.doctor import Machine
 from dataprep.cli.help import HELP_ALL
 from dataprep.plugins import dataset_class
-from tests.format_page import with_parts
+from dataprep.review.findings import Findings
+from dataprep.staging.status import StagedStatus
+from tests.format_page import said, with_parts
 from tests.manual import manual
 from tests.option_types import option_types
 
@@ -32,9 +37,10 @@ _COMMANDS = """# Commands
 Made from the commands' own `--help-all` by `python -m tests.regenerate_docs`; a test compares them.
 Every long option may be written with `_` or with `-`. From Python, see [python.md](python.md).
 
-`dataprep status`, `verify`, `inspect`, `diff` and `lint` print JSON with `--json`: an object with
-the fields of the class that the help names, which [api.md](api.md) describes. Messages stay on
-stderr, and the exit code is the same.
+`dataprep status`, `verify`, `inspect`, `diff`, `lint`, `push`, `doctor`, `stage --status` and every
+`--dry_run` of raw data print JSON with `--json`: an object, whose fields [api.md](api.md) describes
+below the class that the help names, or the command. Messages stay on stderr, and the exit code is
+the same.
 
 Your shell completes commands and options after `eval "$(_DATAPREP_COMPLETE=bash_source dataprep)"`;
 `zsh_source` and `fish_source` are for those shells. `man dataprep` is the same text, where the
@@ -45,8 +51,11 @@ _API = """# Python
 
 Made from the docstrings by `python -m tests.regenerate_docs`; a test compares them. A walk through
 it is [python.md](python.md). All errors are `dataprep.errors.DataprepError`; its kinds are those of
-the commands' exit codes. The fields of the classes are those that `--json` prints.
+the commands' exit codes. The fields of the classes are those that `--json` prints, with null for
+None; of an example, `encoded` is null, and `bytes` is the image's size.
 """
+_PRINTED: tuple[type, ...] = (Contents, Difference, JobStatus, Linted, Plan, Pushed, Verified)
+_OF_COMMANDS = {"doctor": Machine, "stage --status": StagedStatus}
 
 
 def pages() -> dict[Path, str]:
@@ -118,6 +127,48 @@ def _members() -> Iterator[str]:
                 if wanted and not inner.startswith("_"):
                     called = inner if isinstance(value, property) else inner + _signature(value)
                     yield f"\n### {name}.{inner}\n\n`{called}`\n{_text(value)}"
+        for title, kind in _inner(name, member) if member in _PRINTED else ():
+            yield _section(title, kind)
+    for name, member in _OF_COMMANDS.items():
+        yield f"\n## dataprep {name} --json\n{_text(member)}"
+        for title, kind in _inner(name, member):
+            yield _section(title, kind)
+
+
+def printed() -> Iterator[tuple[str, type]]:
+    """Every class whose fields ``--json`` prints, with its heading."""
+    for kind in _PRINTED:
+        yield f"dataprep.{kind.__name__}", kind
+        yield from _inner(kind.__name__, kind)
+    for name, kind in _OF_COMMANDS.items():
+        yield f"dataprep {name} --json", kind
+        yield from _inner(name, kind)
+
+
+def _inner(title: str, kind: type) -> Iterator[tuple[str, type]]:
+    """Those in its fields, and in theirs."""
+    for name, hint in fields_of(kind).items():
+        for each in _ours(hint):
+            yield f"{title}.{name}", each
+            yield from _inner(f"{title}.{name}", each)
+
+
+def fields_of(kind: type) -> dict[str, Any]:
+    """Names and types of its fields."""
+    return get_type_hints(kind, localns={"Findings": Findings})
+
+
+def _section(title: str, kind: type) -> str:
+    about = str(kind.__doc__).partition("\n")[0].replace("``", "`")
+    items = (f"* `{name}`: {text}\n" for name, text in said(kind).items())
+    return f"\n### {title}\n\n{about}\n\n{''.join(items)}"
+
+
+def _ours(hint: Any) -> Iterator[type]:
+    if isinstance(hint, type) and hint.__module__.startswith("dataprep."):
+        yield hint
+    for inner in get_args(hint):
+        yield from _ours(inner)
 
 
 def _signature(function: object) -> str:

@@ -417,7 +417,8 @@ def test_json_of_what_is_wrong_is_json_too(
     result = cli("verify", out, "--json")
     assert result.code == 1
     (problem,) = json.loads(result.out)["problems"]
-    assert problem == {"path": "train/train-00000-of-00006", "what": "is missing", "foreign": False}
+    kinds = {"foreign": False, "missing": True, "unreadable": False}
+    assert problem == {"path": "train/train-00000-of-00006", "what": "is missing", **kinds}
     assert printed(cli, "status", out)["state"] == "incomplete"
     result = cli("diff", tiny.out, radiographs.out, "--json")
     assert result.code == 1

@@ -338,7 +338,8 @@ def verify(
     Args:
         level: ``size``, ``hash``, ``records``, ``decode`` or ``reader``, each with more than the
             one before; see ``dataprep verify``.
-        discard: delete the bad files, so that the command that made them makes only those anew.
+        discard: delete the damaged files, so that the command that made them makes only those
+            anew; not those that cannot be read.
         workers: cores to use; None for those this process may use.
 
     Returns:
@@ -365,7 +366,8 @@ def verify(
     from dataprep.jobs import clearing  # late: what is whole needs none of it
 
     gone = clearing.discard(place, found) if discard else []
-    return replace(found, remedy=clearing.remedy(place), discarded=tuple(gone))
+    remedy = clearing.remedy(place, found, discarded=discard)
+    return replace(found, remedy=remedy, discarded=tuple(gone))
 
 
 def push(

@@ -13,7 +13,7 @@ import msgspec
 
 from dataprep.api.places import located
 from dataprep.errors import SourceError
-from dataprep.jobs.identity import made_by
+from dataprep.jobs.command import made_by
 from dataprep.jobs.workspace import Workspace
 from dataprep.remote.store import address_of
 from dataprep.sealed.set import PresentSplit, SealedSet, described
@@ -39,8 +39,15 @@ class SplitContents(Statuses, frozen=True, kw_only=True, forbid_unknown_fields=F
     """A split: ``records`` to ``records_per_shard`` of what is here, the rest of all of it.
 
     Attributes:
+        records: how many.
+        bytes: of all shards.
+        shards: how many.
         records_per_shard: smallest and largest.
+        images_found: records, and images rejected.
+        class_spread: largest difference of any class's count between any two shards.
+        label_set_spread: the same of any set of labels that examples have together.
         class_records: records by 0-based class index.
+        statistics: as in the manifest; None without ``--stats``.
     """
 
     records: int
@@ -73,9 +80,9 @@ class Contents:
         out: its directory, or its address.
         dataset: ``imagenet`` or another.
         sink: the format.
+        seed: of the order.
         part: what of the data set is here, e.g. ``part 2 of 4``; None if all of it.
-        splits: what the manifest says of those of which something is; ``records``, ``bytes``,
-            ``records_per_shard`` and the number of ``shards`` are of what is here.
+        splits: what the manifest says of those of which something is here, by name.
         noted: a line each on the first few images that are not just stored: status, split, key and
             reason; ``records.parquet`` names all.
         noted_images: how many there are.

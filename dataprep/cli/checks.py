@@ -34,7 +34,7 @@ _LEVEL = (
         click.Argument(["out"], type=PLACE),
         choice("level", _LEVELS, "hash", _LEVEL),
         workers_option(),
-        flag("discard", "Delete the bad files."),
+        flag("discard", "Delete the damaged files; not those that cannot be read."),
         json_option("Verified"),
     ],
 )
@@ -50,8 +50,7 @@ def verify_command(
     show(found, json=json, lines=_verified_lines(found, out, level))
     if found.problems:
         bad = len({problem.path for problem in found.problems})
-        first = "" if discard else "delete them (--discard) and "
-        raise DatasetError(f"{out}: {bad} of {found.files} files bad; {first}{found.remedy}")
+        raise DatasetError(f"{out}: {bad} of {found.files} files bad; {found.remedy}")
 
 
 def _verified_lines(found: Verified, out: Path | str, level: str) -> Iterator[str]:

@@ -49,6 +49,7 @@ class Place:
 
     Attributes:
         name: the path, and what names it.
+        path: of the directory.
         filesystem: the type; empty if it cannot be told.
         free: bytes; None if it is not there, or not for this user.
         own: whether this user may write there, and no other machine can.
@@ -63,12 +64,20 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What is here; ``problems`` has a line for each thing to be mended.
+    """What is here.
 
     Attributes:
+        versions: of dataprep, Python and the system, in words.
         packages: the version of each that is required; None: it is not there.
-        site: the defaults that the site has set, and its file.
+        site_file: the file with the site's defaults; None: there is none.
+        site: the defaults that it sets.
+        storage: of the directories that were named, the current one, and this node's scratch.
+        scheduler: the job and this node's place in it, in words.
+        cores: how many may be used, in words.
+        memory: how many bytes are left, in words.
         limits: soft and hard, as ``getrlimit`` has them.
+        umask: in octal.
+        problems: a line for each thing to be mended; empty if nothing is wrong.
     """
 
     versions: str

@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 from dataprep.errors import DataprepError, DatasetError
+from dataprep.jobs.command import command_for
 from dataprep.jobs.commit import read_records
 from dataprep.jobs.lock import Lease, check_held, locked
 from dataprep.jobs.workspace import Workspace
@@ -201,10 +202,24 @@ def remove_partial_files(workspace: Workspace, splits: Sequence[str]) -> None:
             path.unlink(missing_ok=True)
 
 
-def remedy(out: Path) -> str:
-    """How to have the bad files of a data set again, once they are deleted."""
+def remedy(out: Path, found: Verified, *, discarded: bool) -> str:
+    """What to do about the problems that a verification found, whose damaged files went or not."""
+    problems, steps = found.problems, []
+    if any(problem.damaged or problem.missing for problem in problems):
+        damaged = not discarded and any(problem.damaged for problem in problems)
+        steps = [_again(out, "delete the damaged ones (--discard) and " * damaged)]
+    if any(problem.unreadable for problem in problems):
+        steps.append("mend what cannot be read (permissions, storage) and verify again")
+    if any(problem.foreign for problem in problems):
+        steps.append("move away what is not the data set's")
+    return "; ".join(steps)
+
+
+def _again(out: Path, first: str) -> str:
+    """How to have files again; of those that `discard` deletes, once that was done first."""
     if (out / STAGED).is_dir():
-        return "run the same dataprep stage again, with --verify reread: it copies only those"
+        stage = "run the same dataprep stage again, with --verify reread"
+        return f"{first}{stage}: it copies only those"
     workspace = Workspace(out)
     if not workspace.private.is_dir():
         return _COPY
@@ -213,14 +228,15 @@ def remedy(out: Path) -> str:
         return "run the command that made it with --overwrite, as nothing tells which that was"
     if stored.generations:
         return f"it grew by --append, so {_COPY}; or make it anew with --overwrite"
-    again = f"this command again: {stored.command}" if stored.command else "the call again"
-    return f"run {again}; it makes only those anew"
+    command = command_for(out, stored.command)
+    again = f"this command again: {command}" if command else "the call again"
+    return f"{first}run {again}; it makes only those anew"
 
 
 def discard(out: Path, found: Verified) -> list[str]:
-    """Delete the bad files that a verification found, and nothing else.
+    """Delete the damaged files that a verification found, and nothing else.
 
-    Files that are not the data set's stay.
+    Files that are not the data set's stay, and those that could not be read.
 
     Returns:
         Their paths.
@@ -229,6 +245,9 @@ def discard(out: Path, found: Verified) -> list[str]:
         DatasetError: nothing here could have them again; or one is behind a link.
         LockedError: a run is working here.
     """
+    bad = dict.fromkeys(problem.path for problem in found.problems if problem.damaged)
+    if not bad:
+        return []
     workspace, staged = Workspace(out), (out / STAGED).is_dir()
     stored = read_state(workspace.job, StoredJob)
     if not staged and (stored is None or stored.generations):
@@ -236,7 +255,6 @@ def discard(out: Path, found: Verified) -> list[str]:
             f"nothing in {out} can make the files anew, so none is deleted; bring them back from a "
             "copy, or make the data set again with --overwrite"
         )
-    bad = dict.fromkeys(problem.path for problem in found.problems if not problem.foreign)
     paths = {name: workspace.path_of(name) for name in bad}
     if staged:
         return _delete(paths)

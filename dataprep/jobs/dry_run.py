@@ -44,6 +44,8 @@ class PlannedSplit:
         bytes: of the images as they are in the raw data.
         official: how many images it has in the complete data set, if that is known.
         class_images: images by the identifier of the class, of classes that have any.
+        shuffle: ``stratified``, ``global`` or ``none``.
+        shards: how many.
         images_per_shard: smallest and largest.
         shard_bytes: about how many a shard would have.
     """
@@ -74,6 +76,7 @@ class Sampled:
     """A few images, read and made into what would be stored; not stored.
 
     Attributes:
+        images: how many.
         formats: how many are of each, as they are in the raw data.
         widths: least, median and most, in pixels, as they are there; empty if none is known.
         heights: likewise.
@@ -107,12 +110,17 @@ class Plan:
     """What would be made of raw data; nothing was written.
 
     Attributes:
+        raw: the raw data, or its address.
+        dataset: ``imagenet`` or another.
+        sink: the format.
         rule: why it was taken for this data set; empty if the caller said so.
         found: lines on what was found, how labels are read, and what would be left out.
+        splits: each as it would be, by name.
         classes: identifier and name, by number.
         left_out: how many files or names are ``ignored``, ``excluded``, ``missing`` (listed, but
             not there) and ``unlisted``.
         refused: why a run would end before it writes, as far as that is known.
+        sample: what was found of a few images.
         needed: about how many bytes the shards would have.
         free: bytes that are free where OUT would be; None if no place was named.
         cores: that the estimate is for.

@@ -6,11 +6,9 @@ What makes it the same job is its identity, everything that shapes the bytes, ke
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from msgspec import to_builtins
@@ -19,10 +17,10 @@ from msgspec.structs import replace
 
 from dataprep.errors import DatasetError
 from dataprep.jobs.clearing import check_foreign_files, remove_data_set, remove_planned
+from dataprep.jobs.command import typed_command
 from dataprep.jobs.lock import check_held
 from dataprep.jobs.workspace import Workspace
 from dataprep.system.durable_files import sync_directory
-from dataprep.system.messages import printable
 from dataprep.system.state_files import differing, read_document, read_state, write_state
 from dataprep_schemas.manifest import Identity, Manifest
 from dataprep_schemas.state import StoredJob
@@ -35,11 +33,6 @@ _SHOWN: Final = 4  # differences spelled out in an error; the rest are counted
 
 CONVERTED: Final = "the data set to convert"
 """What a conversion calls its only unit; no path, which may be written in many ways."""
-
-_PLACES: Final = {
-    **dict.fromkeys(("__raw", "__raw_data_dir"), "RAW"),
-    **dict.fromkeys(("__out", "__local_scratch_dir", "__to"), "OUT"),
-}
 
 COMPACTED: Final = "the data set to compact"
 """The same of a compaction."""
@@ -68,7 +61,7 @@ def claim(job: Job, identity: Identity, units: Mapping[str, str], *, overwrite: 
     check_foreign_files(job, fresh=fresh)
     if fresh:
         # Before any file of it is there, even after a power cut.
-        stored = StoredJob(identity, dict(units), command=_command())
+        stored = StoredJob(identity, dict(units), command=typed_command())
         write_state(workspace.job, stored, flush=True, check=partial(check_held, job.lease))
         sync_directory(workspace.private)
 
@@ -146,43 +139,6 @@ def store_grown(workspace: Workspace, manifest: Manifest) -> None:
     stored = StoredJob(identity_of(manifest), {}, generations=generations)
     write_state(workspace.job, stored, flush=True)
     sync_directory(workspace.private)
-
-
-def _command() -> str:
-    """What to type to go on, for `dataprep status`: what was, but to delete nothing once more.
-
-    Empty where another program calls the library.
-    """
-    program, *words = sys.argv
-    words = [word for word in words if word.replace("-", "_") != "__overwrite"]
-    if Path(program).name != "dataprep" and Path(program).parts[-2:] != ("dataprep", "__main__.py"):
-        return ""
-    try:
-        return printable(f"cd {shlex.quote(str(Path.cwd()))} && {shlex.join(['dataprep', *words])}")
-    except FileNotFoundError:  # the working directory was deleted
-        return ""
-
-
-def shown_command(command: str) -> str:
-    """A stored command for others to read: without its directory, RAW and OUT for its places."""
-    try:
-        words = shlex.split(command)[3:]  # cd DIR &&
-    except ValueError:  # what is not printable was escaped
-        return ""
-    for number, word in enumerate(words):
-        option, equals, _ = word.partition("=")
-        place = _PLACES.get(option.replace("-", "_"))
-        if place is not None and equals:
-            words[number] = f"{option}={place}"
-        elif place is not None and number + 1 < len(words):
-            words[number + 1] = place
-    return printable(shlex.join(words))
-
-
-def made_by(out: Path) -> str:
-    """The command that made a data set, as `shown_command`; empty if nobody wrote it down."""
-    stored = read_state(Workspace(out).job, StoredJob)
-    return "" if stored is None else shown_command(stored.command)
 
 
 def read_job(workspace: Workspace) -> StoredJob:

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Literal
 
 from dataprep.errors import DatasetError
+from dataprep.jobs.command import command_for, shown_command
 from dataprep.jobs.commit import are_there, finished_shards, images_under_way
-from dataprep.jobs.identity import read_job, shown_command
+from dataprep.jobs.identity import read_job
 from dataprep.jobs.lock import LEASE_SECONDS, is_alive, sight
 from dataprep.jobs.workspace import Workspace
 from dataprep.sealed.set import PART, SealedSet, described
@@ -32,7 +33,15 @@ State = Literal["running", "silent", "stopped", "rejected", "written", "incomple
 
 @dataclass(frozen=True, slots=True)
 class SplitStatus:
-    """One split: shards and images that are done, and that there will be."""
+    """One split: shards and images that are done, and that there will be.
+
+    Attributes:
+        name: of the split.
+        shards: how many there will be.
+        shards_done: how many are finished.
+        images: how many there will be, before any is rejected.
+        images_done: of finished shards.
+    """
 
     name: str
     shards: int
@@ -52,14 +61,14 @@ class JobStatus:
             rejected than allowed; ``written``: all shards are there, not sealed; ``sealed``;
             ``incomplete``: sealed, but shards were removed since.
         description: the same in words, with what to do next.
-        splits: of each its name, and how many shards and images there will be and are done; none
-            while the raw data is still being indexed.
+        splits: how far each is; none while the raw data is still being indexed.
         under_way: images in shards that are being written.
         rejected: images that were rejected so far.
         noted: images that were repaired, or about which there is a warning.
         images_per_second: of the run that is working, once it has committed a shard.
         seconds_left: as that rate goes.
-        command: what was typed to make it; empty if it was not a command.
+        command: what was typed to make it, with `out` for OUT if it was moved or copied since;
+            empty if it was not a command.
     """
 
     out: Path
@@ -125,6 +134,7 @@ def read_status(out: Path) -> JobStatus:
     state, description = runs or _describe_rest(workspace, splits, rejected)
     under_way = images_under_way(job) if works else 0
     rate = _rate(job, records, holder[0].since) if works and holder is not None else None
+    stored = read_state(begun.job, StoredJob)
     left = sum(split.images - split.images_done for split in splits) - under_way
     return JobStatus(
         out=out,
@@ -136,7 +146,7 @@ def read_status(out: Path) -> JobStatus:
         noted=sum(record.noted for record in records),
         images_per_second=rate,
         seconds_left=max(left, 0) / rate if rate else None,
-        command=stored.command if (stored := read_state(begun.job, StoredJob)) else "",
+        command=command_for(out, stored.command) if stored else "",
     )
 
 

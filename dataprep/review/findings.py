@@ -29,21 +29,34 @@ EXCLUDE_COLUMNS: Final = ("split", "key", "rule", "instead_of")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that a rule found."""
+    """Something that a rule found.
 
-    text: str  # what, in a line
-    images: tuple[tuple[str, str], ...]  # (split, key); the first is the one to keep, if any
+    Attributes:
+        text: what, in a line.
+        images: split and key of each; the first is the one to keep, if any.
+    """
+
+    text: str
+    images: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What a rule found."""
+    """What a rule found.
 
-    rule: str  # its name
+    Attributes:
+        rule: its name.
+        level: ``error``: results are wrong; ``warning``: they may be; ``note``: good to know.
+        meaning: of a finding.
+        count: how many findings there are.
+        findings: the worst ones, as many as `show` allows.
+    """
+
+    rule: str
     level: Level
-    meaning: str  # of a finding
-    count: int  # how many there are
-    findings: tuple[Finding, ...]  # the worst ones
+    meaning: str
+    count: int
+    findings: tuple[Finding, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,17 +27,29 @@ _ROW = np.dtype([("key", "V16"), ("labels", "V16"), ("content", "V16")])
 
 @dataclass(frozen=True, slots=True)
 class SplitDifference:
-    """How the examples of one split differ: numbers of keys, and some of them."""
+    """How the examples of one split differ: numbers of keys, and some of them.
+
+    Attributes:
+        split: its name.
+        records: how many the first data set has, and the second.
+        only_a: how many are in this split of the first data set alone.
+        only_b: likewise, of the second.
+        moved: of `only_a`, in another split of the second.
+        changed: in both with another image, or other labels, boxes, captions or attributes.
+        relabelled: of `changed`, with other labels and the same else.
+        same_order: whether examples that are in both come in the same order.
+        examples: lines on a few keys of each kind, with what is the matter.
+    """
 
     split: str
     records: tuple[int, int]
-    only_a: int  # in this split of the first data set alone
-    only_b: int  # likewise, of the second
-    moved: int  # of those in the first alone, in another split of the second
-    changed: int  # in both with another image, or other labels, boxes, captions or attributes
-    relabelled: int  # of those, with other labels and the same else
-    same_order: bool  # examples that are in both come in the same order
-    examples: tuple[str, ...]  # some keys, with what is the matter
+    only_a: int
+    only_b: int
+    moved: int
+    changed: int
+    relabelled: int
+    same_order: bool
+    examples: tuple[str, ...]
 
     @property
     def same(self) -> bool:
@@ -50,7 +62,7 @@ class Difference:
     """How two data sets differ.
 
     Attributes:
-        splits: of every split that both have.
+        splits: how each split that both have differs, or that it does not.
         missing: splits that one of them lacks, in words.
         pixels: whether pixels were compared, because one data set stores them.
         versions: what both name in other versions: ``pillow 11.3.0 and 12.0.0``.

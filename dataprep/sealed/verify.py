@@ -46,11 +46,26 @@ _COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One file that is not what the manifest says, and how."""
+    """A file that is not what the manifest says.
+
+    Attributes:
+        path: relative to the directory of ``manifest.json``.
+        what: how, in words.
+        foreign: whether it is not the data set's, but readers would take it in.
+        missing: whether it is not there.
+        unreadable: whether the system refuses to read it, so that it may be good or damaged.
+    """
 
     path: str
     what: str
-    foreign: bool = False  # not the data set's, but readers would take it in
+    foreign: bool = False
+    missing: bool = False
+    unreadable: bool = False
+
+    @property
+    def damaged(self) -> bool:
+        """Whether it is the data set's, is there and was read, and so is better deleted."""
+        return not (self.foreign or self.missing or self.unreadable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +73,13 @@ class Verified:
     """What a verification found.
 
     Attributes:
-        part: if only a part of the data set should be there.
+        files: how many there should be.
+        bytes: of all of them.
+        records: how many there should be.
+        problems: what is wrong with which file; empty if everything is good.
+        part: as in ``part.json``, if only a part of the data set should be there.
         discarded: bad files that were deleted.
-        remedy: how to have bad files again; empty if there are none.
+        remedy: what to do about the problems; empty if there are none.
     """
 
     files: int
@@ -192,10 +211,8 @@ def _check_shards(check: _Check, shards: Sequence[_Shard]) -> Iterator[list[Prob
 def _check_shard(check: _Check, shard: _Shard) -> list[Problem]:
     cache = cache_at(check.out)
     hashed = check.level != "size"
-    looked = [
-        (file.path, _check_file(check.out, cache, file, hashed=hashed)) for file in shard.files
-    ]
-    problems = [Problem(path, what) for path, what in looked if what]
+    looked = [_check_file(check.out, cache, file, hashed=hashed) for file in shard.files]
+    problems = [problem for problem in looked if problem]
     if check.level not in _READING or problems or shard.records is None:
         return problems
     place = shard.files[0].path
@@ -205,13 +222,20 @@ def _check_shard(check: _Check, shard: _Shard) -> list[Problem]:
     except (SinkError, RemoteError) as error:
         problems.append(Problem(place, str(error)))
     except DatasetError as error:
-        problems.append(Problem(RECORDS, str(error)))
+        problems.append(_refused(RECORDS, str(error), error.__cause__))
     return problems
+
+
+def _refused(path: str, what: str, cause: BaseException | None) -> Problem:
+    """A file that cannot be read: by the system's refusal, which has a number, it may be good."""
+    missing = isinstance(cause, FileNotFoundError)
+    refused = isinstance(cause, OSError) and cause.errno is not None
+    return Problem(path, what, missing=missing, unreadable=refused and not missing)
 
 
 def _check_file(
     out: Path, cache: Cache | None, expected: File | RecordsFile, *, hashed: bool
-) -> str | None:
+) -> Problem | None:
     """What is wrong with a file; of a data set in a bucket, with that there."""
     path = out / expected.path
     try:
@@ -219,13 +243,15 @@ def _check_file(
         if cache is not None:
             size, sha256 = cache.look(expected, hashed=hashed)
         if size != expected.bytes:
-            return f"has {size} bytes, the manifest says {expected.bytes}"
+            what = f"has {size} bytes, the manifest says {expected.bytes}"
+            return Problem(expected.path, what)
         if hashed and (sha256 or file_sha256(path, pay)) != expected.sha256:
-            return "its SHA-256 is not the manifest's: it was damaged or changed"
-    except FileNotFoundError:
-        return "is missing"
+            what = "its SHA-256 is not the manifest's: it was damaged or changed"
+            return Problem(expected.path, what)
+    except FileNotFoundError as error:
+        return _refused(expected.path, "is missing", error)
     except OSError as error:
-        return f"cannot be read: {error.strerror}"
+        return _refused(expected.path, f"cannot be read: {error.strerror}", error)
     return None
 
 

@@ -16,20 +16,35 @@ from dataprep.system.messages import counted, printable, sized, some_of
 
 @dataclass(frozen=True, slots=True)
 class StagedStatus:
-    """What is in a target."""
+    """What is in a target.
 
-    place: Path  # the target
-    is_whole: bool = False  # a whole copy that nobody has changed
-    source: str | None = None  # of which it is a whole copy, or was before it was changed
-    part: str | None = None  # of a data set, in words; None if it is all of it
-    files: int = 0  # that the copy has; of one that is not whole, will have
-    bytes: int = 0  # of all files of a whole copy
-    job: str | None = None  # that staged it, if one did
-    shared: bool = False  # other jobs may use it
-    changed: tuple[str, ...] = ()  # files of another size or time since
-    users: tuple[str, ...] = ()  # the jobs that use a shared copy
-    holder: str | None = None  # who is working on it
-    exists: bool = True  # something was staged here
+    Attributes:
+        place: the target.
+        is_whole: whether it is a whole copy that nobody has changed.
+        source: of which it is a whole copy, or was before it was changed.
+        part: of a data set, in words; None if it is all of it.
+        files: that the copy has; of one that is not whole, will have.
+        bytes: of all files of a whole copy.
+        job: that staged it, if one did.
+        shared: whether other jobs may use it.
+        changed: files of another size or time since.
+        users: the jobs that use a shared copy.
+        holder: who is working on it.
+        exists: whether anything was staged here.
+    """
+
+    place: Path
+    is_whole: bool = False
+    source: str | None = None
+    part: str | None = None
+    files: int = 0
+    bytes: int = 0
+    job: str | None = None
+    shared: bool = False
+    changed: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
+    holder: str | None = None
+    exists: bool = True
 
     def __str__(self) -> str:
         """A few lines for a person."""

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import shlex
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import dataprep
 from dataprep.errors import DatasetError
+from dataprep.sealed import verify
+from dataprep.system.state_files import file_sha256
 from tests.conftest import Cli, Made, hashes
 from tests.forging import forge
 
@@ -50,7 +55,8 @@ def test_what_is_bad_goes_and_the_command_that_is_named_makes_it_again(
     (out / "notes.txt").write_text("mine")
     others = {name: hash_ for name, hash_ in hashes(out).items() if name not in (SHARD, INDEX)}
     said = cli("verify", out)
-    assert "3 of 17 files bad; delete them (--discard) and run this command again" in said.error
+    assert "3 of 17 files bad; delete the damaged ones (--discard) and run this" in said.error
+    assert said.error.endswith("; move away what is not the data set's")
     result = cli("verify", out, "--discard")
     assert result.code == 1
     deleted = [line for line in result.out.splitlines() if line.startswith("deleted: ")]
@@ -67,6 +73,22 @@ def test_what_is_bad_goes_and_the_command_that_is_named_makes_it_again(
         *(SHARD, f"index/{SHARD}", INDEX, INDEX.removeprefix("index/")),
     }
     assert cli("verify", out).code == 0
+
+
+@pytest.mark.parametrize("away", [shutil.move, shutil.copytree])
+def test_of_a_set_that_was_moved_or_copied_the_command_is_named_for_it(
+    cli: Cli, tiny: Made, out: Path, away: Callable[[Path, Path], object]
+) -> None:
+    there = out.with_name("the other")
+    away(out, there)
+    flip(there / SHARD)
+    before = hashes(out)
+    words = advised(cli("verify", there, "--discard").error)
+    assert words == [*map(str, tiny.command(there))]
+    assert shlex.join(words) in dataprep.status(there).command
+    assert cli(*words).code == 0
+    assert hashes(there) == tiny.files
+    assert hashes(out) == before
 
 
 def test_a_table_that_is_bad_is_made_again(cli: Cli, tiny: Made, out: Path) -> None:
@@ -98,6 +120,28 @@ def test_of_a_copy_the_same_stage_brings_what_was_deleted(
     assert not (to / SHARD).exists()
     assert cli("stage", tiny.out, "--to", to).code == 0
     assert cli("verify", to).code == 0
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EIO, errno.EMFILE, errno.ESTALE])
+@pytest.mark.parametrize("name", [SHARD, "records.parquet"])
+def test_what_the_system_refuses_to_read_is_not_deleted(
+    cli: Cli, out: Path, monkeypatch: pytest.MonkeyPatch, name: str, number: int
+) -> None:
+    def refuse(path: Path, _told: object) -> str:
+        if path == out / name:
+            raise OSError(number, os.strerror(number), str(path))
+        return file_sha256(path)
+
+    flip(out / INDEX)
+    with monkeypatch.context() as patch:
+        patch.setattr(verify, "file_sha256", refuse)
+        result = cli("verify", out, "--discard")
+    assert f"bad: {name}: cannot be read: {os.strerror(number)}\n" in result.out
+    assert f"deleted: {INDEX}\n" in result.out
+    assert "; mend what cannot be read (permissions, storage) and verify again" in result.error
+    assert (out / name).exists()
+    result = cli("verify", out)  # of which only what was deleted is bad now
+    assert "1 of 17 files bad; run this command again: " in result.error
 
 
 def test_a_file_behind_a_link_is_not_deleted(cli: Cli, out: Path, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 from pyarrow import parquet
 
-from dataprep.jobs.identity import shown_command
+from dataprep.jobs.command import shown_command
 from tests.conftest import FINDINGS, Cli, Made, read_labels, write_radiographs
 
 COUNTS = "select split, count(*) as n from records where position is not null group by 1 order by 1"

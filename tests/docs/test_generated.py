@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 import dataprep
 from tests.docs.pages import DOCS, ROOT
-from tests.regenerate_docs import pages
+from tests.regenerate_docs import fields_of, pages, printed
 
 MADE = pages()
 
@@ -26,3 +27,10 @@ def test_a_page_made_from_the_program_is_up_to_date(page: Path) -> None:
 def test_a_public_name_is_explained(name: str) -> None:
     section = MADE[DOCS / "api.md"].partition(f"\n## dataprep.{name}\n")[2].partition("\n## ")[0]
     assert len(section) > 80, f"the docstring of dataprep.{name} says nothing"
+
+
+@pytest.mark.parametrize(("title", "kind"), [*printed()])
+def test_every_field_that_json_prints_is_described(title: str, kind: type) -> None:
+    section = MADE[DOCS / "api.md"].partition(f"# {title}\n")[2].partition("\n#")[0]
+    described = set(re.findall(r"^\* `(\w+)`: .", section, re.M))
+    assert described == fields_of(kind).keys(), "see Attributes of its docstring"

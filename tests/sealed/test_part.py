@@ -92,7 +92,7 @@ def test_verify_names_what_is_missing_from_a_part_and_what_is_of_another(
     result = cli("verify", out)
     assert result.out == "bad: train/train-00004-of-00006: is missing\n"
     assert result.error.endswith(
-        f"{out}: 1 of 9 files bad; delete them (--discard) and take it from another copy: "
+        f"{out}: 1 of 9 files bad; take it from another copy: "
         "`dataprep stage COPY --to NEW` or `dataprep convert COPY --to NEW`"
     )
     shutil.copy(second / "train/train-00004-of-00006", out / "train")

@@ -1,0 +1,85 @@
+"""The command that makes a data set, which is kept with its job: to be typed again, or shown."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from dataprep.jobs.workspace import Workspace
+from dataprep.system.messages import printable
+from dataprep.system.state_files import read_state
+from dataprep_schemas.state import StoredJob
+
+_PLACES: Final = {
+    **dict.fromkeys(("__raw", "__raw_data_dir"), "RAW"),
+    **dict.fromkeys(("__out", "__local_scratch_dir", "__to"), "OUT"),
+}
+
+
+def typed_command() -> str:
+    """What to type to go on, for `dataprep status`: what was, but to delete nothing once more.
+
+    Empty where another program calls the library.
+    """
+    program, *words = sys.argv
+    words = [word for word in words if word.replace("-", "_") != "__overwrite"]
+    if Path(program).name != "dataprep" and Path(program).parts[-2:] != ("dataprep", "__main__.py"):
+        return ""
+    try:
+        return _joined(str(Path.cwd()), ["dataprep", *words])
+    except FileNotFoundError:  # the working directory was deleted
+        return ""
+
+
+def _joined(directory: str, words: Sequence[str]) -> str:
+    return printable(f"cd {shlex.quote(directory)} && {shlex.join(words)}")
+
+
+def command_for(out: Path, command: str) -> str:
+    """A stored command for a data set that may have been moved or copied: its OUT is `out`."""
+    directory, words = _split(command)
+    here = str(out.absolute())
+
+    def place(name: str, value: str) -> str:
+        there = os.path.realpath(Path(directory, value))
+        return value if name == "RAW" or there == os.path.realpath(here) else here
+
+    found = _with_places(words, place)
+    return command if found == words else _joined(directory, found)
+
+
+def shown_command(command: str) -> str:
+    """A stored command for others to read: without its directory, RAW and OUT for its places."""
+    return printable(shlex.join(_with_places(_split(command)[1], lambda name, _: name)))
+
+
+def made_by(out: Path) -> str:
+    """The command that made a data set, as `shown_command`; empty if nobody wrote it down."""
+    stored = read_state(Workspace(out).job, StoredJob)
+    return "" if stored is None else shown_command(stored.command)
+
+
+def _split(command: str) -> tuple[str, list[str]]:
+    """Its directory and its words; none if there is no command."""
+    try:
+        _, directory, _, *words = shlex.split(command)  # cd DIR &&
+    except ValueError:  # or what is not printable was escaped
+        return "", []
+    return directory, words
+
+
+def _with_places(words: Sequence[str], place: Callable[[str, str], str]) -> list[str]:
+    """Words in which each place is what is made of its name, RAW or OUT, and its value."""
+    found = [*words]
+    for number, word in enumerate(words):
+        option, equals, value = word.partition("=")
+        name = _PLACES.get(option.replace("-", "_"))
+        if name is not None and equals:
+            found[number] = f"{option}={place(name, value)}"
+        elif name is not None and number + 1 < len(words):
+            found[number + 1] = place(name, words[number + 1])
+    return found
