@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import dataprep
 from dataprep.system.filesystems import filesystem_of
 from tests.conftest import Cli, Result
 from tests.staging.conftest import outside
@@ -34,7 +35,7 @@ def test_it_says_what_a_report_needs_and_nothing_else_of_the_environment(
     process = Cli.start("doctor", tmp_path, cwd=tmp_path, preexec_fn=_limited)
     result = Cli.done(process)
     kind = filesystem_of(tmp_path)
-    assert told(result, "dataprep 0.")
+    assert told(result, f"dataprep {dataprep.__version__}")
     (packages,) = told(result, "packages: ")
     assert re.search(r"\bpyarrow \d+\..*\bxxhash \d", packages)
     lines = told(result, f"storage: {tmp_path}: ")
