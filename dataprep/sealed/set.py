@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from dataprep.errors import DatasetError, UsageError
-from dataprep.system.messages import counted, printable, refusal, sized, some_of
+from dataprep.system.messages import cannot_be_read, counted, printable, sized, some_of
 from dataprep.system.regular_files import read_regular
 from dataprep.system.state_files import parse, upgrade
 from dataprep_schemas.manifest import Examples, File, Manifest, Shard, Split
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 NAME: Final = "manifest.json"
 REMEDY: Final = (
-    "take it from another copy of the data set, or run the command that made the data set again "
-    "with --overwrite"
+    "take it from another copy of the data set, or run the command that made the data set again; "
+    "if that does not help, with --overwrite"
 )
 
 PART: Final = "part.json"
@@ -104,7 +104,7 @@ class SealedSet:
                 "`dataprep status` tells how far a run has come, `dataprep stage --status` a copy"
             ) from None
         except OSError as error:
-            raise DatasetError(f"{path} cannot be read: {refusal(error)}; {REMEDY}") from error
+            raise DatasetError(f"{path} {cannot_be_read(error, REMEDY)}") from error
         return cls.of(out, manifest)
 
     @classmethod
@@ -292,7 +292,7 @@ def _part_data(path: Path) -> bytes | None:
     except (FileNotFoundError, IsADirectoryError):
         return None
     except OSError as error:
-        raise DatasetError(f"{path} cannot be read: {error.strerror}; {_STAGE_AGAIN}") from error
+        raise DatasetError(f"{path} {cannot_be_read(error, _STAGE_AGAIN)}") from error
     return data if _OURS in data else None
 
 

@@ -38,6 +38,13 @@ def unreadable(place: str, error: OSError) -> SourceError:
     )
 
 
+def cannot_be_read(error: OSError, remedy: str = "") -> str:
+    """That and why, and what to do: the remedy is of what is damaged, not of what is forbidden."""
+    if isinstance(error, PermissionError):
+        remedy = "change its permissions, or those of a directory above it"
+    return f"cannot be read: {refusal(error)}; {remedy}"
+
+
 def refusal(error: OSError) -> str:
     """Why the system refused something, and what that limit is."""
     reason = error.strerror or str(error)

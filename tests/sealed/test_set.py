@@ -97,7 +97,7 @@ def test_what_is_wrong_is_named_by_its_place(
     with pytest.raises(DatasetError, match=where) as caught:
         SealedSet.read(out)
     assert str(caught.value).startswith(f"{out / 'manifest.json'}: ")
-    assert str(caught.value).endswith("--overwrite")
+    assert str(caught.value).endswith("again; if that does not help, with --overwrite")
     assert str(caught.value).isprintable()
 
 
