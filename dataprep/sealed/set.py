@@ -98,7 +98,8 @@ class SealedSet:
             found = path.stat()
             state = (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns)
             manifest = _parsed(path, state)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
+            require_directory(out)
             raise DatasetError(
                 f"{out}: no {NAME} here, so not a finished data set, nor a whole copy; "
                 "`dataprep status` tells how far a run has come, `dataprep stage --status` a copy"
@@ -246,6 +247,17 @@ def _present(split: Split, name: str, part: Part | None) -> PresentSplit:
     numbers = part.splits[name]
     files = tuple(file for file in split.files if file.path in part.split_files)
     return PresentSplit(split, numbers, tuple(split.shards[at] for at in numbers), files)
+
+
+def require_directory(out: Path) -> None:
+    """Refuse a path at which no data set can be.
+
+    Raises:
+        DatasetError: nothing is there, or a file.
+    """
+    if not out.is_dir():
+        found = "is a file" if out.exists() else "does not exist"
+        raise DatasetError(f"{out} {found}; name the directory of a data set")
 
 
 def has_part(out: Path) -> bool:
