@@ -141,10 +141,12 @@ def resolve(
 def _value(option: click.Option, chosen: Mapping[str, object], context: click.Context) -> object:
     if option.name in chosen:
         value = chosen[option.name]
-        # A number would be taken for an open file.
-        path = isinstance(option.type, click.Path) and not isinstance(value, (str, os.PathLike))
+        # A number would be taken for an open file, and nothing for the current directory.
+        is_path = isinstance(value, (str, os.PathLike)) and os.fspath(value)
         try:
-            if isinstance(value, bool) == option.is_flag and not path:
+            if isinstance(value, bool) == option.is_flag and (
+                is_path or not isinstance(option.type, click.Path)
+            ):
                 return option.process_value(context, _words(option, value))
         except (TypeError, ValueError, AttributeError):
             pass
