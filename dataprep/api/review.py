@@ -15,7 +15,7 @@ from dataprep.api.places import located
 from dataprep.api.progress import Tell, told
 from dataprep.remote.store import address_of
 from dataprep.sealed.set import SealedSet
-from dataprep.system.durable_files import write_durably
+from dataprep.system.durable_files import write_beside
 from dataprep.system.messages import printable
 from dataprep_schemas.tables import patient_column
 
@@ -100,7 +100,7 @@ def report(
 
     Raises:
         DatasetError: there is no intact manifest, or only a part of the data set.
-        UsageError: matplotlib or Jinja2 is not installed.
+        UsageError: matplotlib or Jinja2 is not installed, or the page cannot be written.
     """
     from dataprep.review.near import CHOICES
     from dataprep.review.report import NAME, write_report
@@ -130,7 +130,7 @@ def card(
 
     Raises:
         DatasetError: there is no intact manifest.
-        UsageError: something that catalogues ask for is missing.
+        UsageError: something that catalogues ask for is missing, or a file cannot be written.
     """
     from dataprep.review.card import CROISSANT, README, croissant, full_card, readme
     from dataprep.tables.records import RecordsTable
@@ -141,8 +141,9 @@ def card(
     with RecordsTable(place, manifest.records_table) as table:
         attributes = table.attributes
     paths = _beside(out) / CROISSANT, _beside(out) / README
-    write_durably(paths[0], croissant(found, manifest, attributes).encode())
-    write_durably(paths[1], readme(found, manifest).encode())
+    texts = croissant(found, manifest, attributes), readme(found, manifest)
+    for path, text in zip(paths, texts, strict=True):
+        write_beside(path, text.encode(), "mend that and run the same command again")
     return paths
 
 
