@@ -43,7 +43,7 @@ class Linted:
 def lint(
     out: StrPath,
     *,
-    rules: Sequence[str] | None = None,
+    rules: str | Sequence[str] | None = None,
     distance: int | None = None,
     fewest: int = 10,
     imbalance: float = 10,
@@ -66,18 +66,25 @@ def lint(
 
     Raises:
         DatasetError: there is no intact manifest, or only a part of the data set.
-        UsageError: no such rule, or the file cannot be written.
+        UsageError: no such rule, a value that none can have, or the file cannot be written.
     """
+    from dataprep.api.options import lint_options
+    from dataprep.api.parameters import resolve
     from dataprep.review.findings import Excluded, Limits, chosen_rules, opened, write_excluded
     from dataprep.review.findings import lint as run
     from dataprep.review.near import CHOICES
 
-    chosen, limits = chosen_rules(rules), Limits(distance, fewest, imbalance)
+    given = {"rules": rules, "distance": distance, "fewest": fewest, "imbalance": imbalance}
+    more = {"show": show, "write_exclude": write_exclude}
+    values = resolve("dataprep lint", lint_options(), {**given, **more})
+    chosen = chosen_rules(values["rules"])
+    limits = Limits(values["distance"], values["fewest"], values["imbalance"])
     left_out: dict[tuple[str, str], Excluded] | None = None if write_exclude is None else {}
     with told(progress) as reporter:
         advance = partial(reporter.counting, "lint", CHOICES)
         with opened(SealedSet.read(located(out)), chosen, limits, advance) as (database, remarks):
-            found = run(database, chosen, show=show, chosen=left_out)
+            shown = None if show is None else values["show"]
+            found = run(database, chosen, show=shown, chosen=left_out)
     if write_exclude is not None and left_out is not None:
         write_excluded(Path(write_exclude), left_out.values())
     return Linted(tuple(found), tuple(remarks), None if left_out is None else len(left_out))
@@ -100,15 +107,18 @@ def report(
 
     Raises:
         DatasetError: there is no intact manifest, or only a part of the data set.
-        UsageError: matplotlib or Jinja2 is not installed, or the page cannot be written.
+        UsageError: matplotlib or Jinja2 is not installed, or the page cannot be written there.
     """
+    from dataprep.api.options import report_options
+    from dataprep.api.parameters import resolve
     from dataprep.review.near import CHOICES
     from dataprep.review.report import NAME, write_report
 
-    path = Path(_beside(out), NAME) if to is None else Path(to)
+    values = resolve("dataprep report", report_options(), {"to": to, "seed": seed})
+    path = values["to"] or Path(_beside(out), NAME)
     with told(progress) as reporter:
         advance = partial(reporter.counting, "report", CHOICES)
-        write_report(located(out), path, near=near, seed=seed, advance=advance)
+        write_report(located(out), path, near=near, seed=values["seed"], advance=advance)
     return path
 
 
