@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from dataprep.errors import DatasetError, UsageError
-from dataprep.system.messages import cannot_be_read, counted, printable, sized, some_of
+from dataprep.system.messages import REMEDY, cannot_be_read, counted, printable, sized, some_of
 from dataprep.system.regular_files import read_regular
 from dataprep.system.state_files import parse, upgrade
 from dataprep_schemas.manifest import Examples, File, Manifest, Shard, Split
@@ -30,10 +30,6 @@ if TYPE_CHECKING:
 
 
 NAME: Final = "manifest.json"
-REMEDY: Final = (
-    "take it from another copy of the data set, or run the command that made the data set again; "
-    "if that does not help, with --overwrite"
-)
 
 PART: Final = "part.json"
 """Which shards of a data set a node has. ``dataprep stage`` copies the manifest as it is, since its

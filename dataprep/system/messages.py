@@ -5,8 +5,15 @@ from __future__ import annotations
 import errno
 import resource
 from collections.abc import Collection
+from typing import Final
 
 from dataprep.errors import SourceError
+
+REMEDY: Final = (
+    "take it from another copy of the data set, or run the command that made the data set again; "
+    "if that does not help, with --overwrite"
+)
+"""Of a file of a data set that is damaged."""
 
 _MOST_NAMES = 5
 
