@@ -135,11 +135,36 @@ def test_wrong_options_get_the_message_of_the_command(
         ({"raw": "a"}, "Missing option '--out' / '--local_scratch_dir'"),
         ({"raw": "a", "raw_data_dir": "b", "out": "c"}, "--raw and --raw_data_dir, which are"),
         ({"raw": "a", "out": "b", "splits": 5}, "expected names such as train,validation"),
+        ({"raw": "", "out": "b"}, "--raw.* '' of type str, expected RAW"),
+        ({"raw": "a", "out": ""}, "--out.* '' of type str, expected OUT"),
     ],
 )
 def test_what_only_python_can_get_wrong(options: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         dataprep.prepare("imagenet", **options)
+
+
+@pytest.mark.parametrize(
+    ("call", "options", "said"),
+    [
+        (dataprep.lint, {"show": -1}, "--show': -1 is not in the range"),
+        (dataprep.lint, {"fewest": "x"}, "--fewest': 'x' is not a valid integer"),
+        (dataprep.lint, {"rules": "leek,blank"}, "there is no rule 'leek'"),
+        (dataprep.lint, {"write_exclude": "."}, "--write_exclude': File '.' is a directory"),
+        (dataprep.report, {"to": "."}, "--to': File '.' is a directory"),
+    ],
+)
+def test_what_is_looked_for_is_checked_as_the_command_does(
+    tiny: Made, call: Any, options: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(UsageError, match=said):
+        call(tiny.out, **options)
+
+
+def test_an_empty_path_is_not_the_current_directory() -> None:
+    for call in (dataprep.verify, dataprep.status, dataprep.open, dataprep.compact, dataprep.stage):
+        with pytest.raises(UsageError, match="an argument is empty; is a variable not set"):
+            call("")
 
 
 def test_what_is_a_list_with_commas_in_words_may_be_a_list_or_a_mapping() -> None:

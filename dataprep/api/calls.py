@@ -25,7 +25,7 @@ from dataprep.api.option_types import (
     StageOptions,
     StrPath,
 )
-from dataprep.api.places import located
+from dataprep.api.places import located, not_empty
 from dataprep.api.progress import Reporter, Tell, told
 from dataprep.errors import DatasetError, UsageError
 from dataprep.remote.store import address_of
@@ -304,9 +304,10 @@ def compact(
     from dataprep.sealed.set import SealedSet
 
     call = _Call("dataprep compact", compact_options(), options, beam_options)
+    place = Path(not_empty(out))
     request = ConvertRequest(
-        sources=(Path(out),),
-        out=Path(out),
+        sources=(place,),
+        out=place,
         build_dir=call.values["build_dir"],
         striping=chosen_striping(call.values),
     )
@@ -400,7 +401,7 @@ def push(
 
     with told(progress) as reporter:
         return push_(
-            Path(out),
+            Path(not_empty(out)),
             to,
             overwrite=overwrite,
             delete_others=delete_others,
@@ -439,7 +440,7 @@ def status(out: StrPath) -> JobStatus:
     """
     from dataprep.jobs.status import read_status
 
-    return read_status(Path(out))
+    return read_status(Path(not_empty(out)))
 
 
 @_takes(StageOptions)
@@ -488,7 +489,7 @@ def stage_request(source: StrPath, options: Mapping[str, Any]) -> StageRequest:
 
     values = resolve("dataprep stage", stage_options(), with_present_names(options))
     return StageRequest(
-        source=absolute_source(source),
+        source=absolute_source(not_empty(source)),
         splits=sorted({*values.pop("split")}),
         share=values.pop("share") is not None,
         broadcast=values.pop("broadcast") is not None,

@@ -196,6 +196,40 @@ def stage_options() -> list[Option]:
     return with_site_defaults(table)
 
 
+def lint_options() -> list[Option]:
+    """The options of ``lint``: what is looked for, and what of it is shown and written down."""
+    bits = (
+        "Bits of 255 in which perceptual hashes of nearly the same image may differ. [default: 72; "
+        "fewer where all images are alike, such as radiographs]"
+    )
+    ratio = "Largest allowed class-size ratio."
+    show = "Findings of each rule to print; --json prints all."
+    exclude = (
+        "Write the images to leave out as a CSV for --exclude. Of copies one is kept: in test "
+        "rather than in validation, and in validation rather than in train."
+    )
+    file = click.Path(path_type=Path, dir_okay=False)
+    return [
+        option("rules", "Only these rules. [default: all]", type=Parsed(names), metavar="NAMES"),
+        option("distance", bits, type=click.IntRange(0, 127), metavar="BITS"),
+        number("fewest", "N", "Smallest class size to accept.", default=10),
+        option("imbalance", ratio, type=click.FloatRange(min=1), default=10, metavar="RATIO"),
+        number("show", "N", show, least=0, default=10),
+        option("write_exclude", exclude, type=file, metavar="FILE"),
+    ]
+
+
+def report_options() -> list[click.Option]:
+    """The options of ``report``."""
+    page = "Path of the page. [default: OUT/report.html]"
+    near = "Whether to look for nearly the same images. [default: up to 400,000 images]"
+    return [
+        option("to", page, type=click.Path(path_type=Path, dir_okay=False), metavar="FILE"),
+        click.Option(["--near/--no_near"], default=None, help=near),
+        number("seed", "N", "Random seed that chooses the images.", least=0, default=0),
+    ]
+
+
 def with_site_defaults(table: list[Option], told_only: Sequence[str] = ()) -> list[Option]:
     """The options, with the defaults that the site has for some; their help says so.
 

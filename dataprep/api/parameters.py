@@ -141,13 +141,14 @@ def resolve(
 def _value(option: click.Option, chosen: Mapping[str, object], context: click.Context) -> object:
     if option.name in chosen:
         value = chosen[option.name]
-        # A number would be taken for an open file, and of 1.7 the 1.
-        odd = isinstance(option.type, click.Path) and not isinstance(value, (str, os.PathLike))
-        odd = odd or (
-            isinstance(option.type, click.types.IntParamType) and isinstance(value, float)
-        )
+        # A number would be taken for an open file, nothing for the current directory, 1.7 for 1.
+        wrong = isinstance(value, bool) != option.is_flag
+        if isinstance(option.type, click.Path):
+            wrong = wrong or not isinstance(value, (str, os.PathLike)) or not os.fspath(value)
+        elif isinstance(option.type, click.types.IntParamType):
+            wrong = wrong or isinstance(value, float)
         try:
-            if isinstance(value, bool) == option.is_flag and not odd:
+            if not wrong:
                 return option.process_value(context, _words(option, value))
         except (TypeError, ValueError, AttributeError):
             pass

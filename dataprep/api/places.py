@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from dataprep.api.option_types import StrPath
+from dataprep.errors import UsageError
 from dataprep.remote.store import address_of
+
+
+def not_empty(place: StrPath) -> StrPath:
+    """A path as it is; an empty one would be the current directory.
+
+    Raises:
+        UsageError: it is empty.
+    """
+    if not os.fspath(place):
+        raise UsageError("an argument is empty; is a variable not set?")
+    return place
 
 
 def located(
@@ -20,13 +33,13 @@ def located(
     Raises:
         DatasetError: no whole data set is in the bucket.
         RemoteError: the store does not answer, or refuses.
-        UsageError: `cache_bytes` is no size, or smaller than a shard.
+        UsageError: a path is empty; or `cache_bytes` is no size, or smaller than a shard.
     """
-    address = address_of(place)
+    address = address_of(not_empty(place))
     if address is None:
         return Path(place)
     from dataprep.api.parameters import byte_size  # late, as what follows: they load more
     from dataprep.remote.cache import cached
 
     most = None if cache_bytes is None else byte_size().parse(cache_bytes)
-    return cached(address, None if cache is None else Path(cache), most)
+    return cached(address, None if cache is None else Path(not_empty(cache)), most)

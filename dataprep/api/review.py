@@ -15,7 +15,7 @@ from dataprep.api.places import located
 from dataprep.api.progress import Tell, told
 from dataprep.remote.store import address_of
 from dataprep.sealed.set import SealedSet
-from dataprep.system.durable_files import write_durably
+from dataprep.system.durable_files import write_beside
 from dataprep.system.messages import printable
 from dataprep_schemas.tables import patient_column
 
@@ -43,7 +43,7 @@ class Linted:
 def lint(
     out: StrPath,
     *,
-    rules: Sequence[str] | None = None,
+    rules: str | Sequence[str] | None = None,
     distance: int | None = None,
     fewest: int = 10,
     imbalance: float = 10,
@@ -66,18 +66,25 @@ def lint(
 
     Raises:
         DatasetError: there is no intact manifest, or only a part of the data set.
-        UsageError: no such rule, or the file cannot be written.
+        UsageError: no such rule, a value that none can have, or the file cannot be written.
     """
+    from dataprep.api.options import lint_options
+    from dataprep.api.parameters import resolve
     from dataprep.review.findings import Excluded, Limits, chosen_rules, opened, write_excluded
     from dataprep.review.findings import lint as run
     from dataprep.review.near import CHOICES
 
-    chosen, limits = chosen_rules(rules), Limits(distance, fewest, imbalance)
+    given = {"rules": rules, "distance": distance, "fewest": fewest, "imbalance": imbalance}
+    more = {"show": show, "write_exclude": write_exclude}
+    values = resolve("dataprep lint", lint_options(), {**given, **more})
+    chosen = chosen_rules(values["rules"])
+    limits = Limits(values["distance"], values["fewest"], values["imbalance"])
     left_out: dict[tuple[str, str], Excluded] | None = None if write_exclude is None else {}
     with told(progress) as reporter:
         advance = partial(reporter.counting, "lint", CHOICES)
         with opened(SealedSet.read(located(out)), chosen, limits, advance) as (database, remarks):
-            found = run(database, chosen, show=show, chosen=left_out)
+            shown = None if show is None else values["show"]
+            found = run(database, chosen, show=shown, chosen=left_out)
     if write_exclude is not None and left_out is not None:
         write_excluded(Path(write_exclude), left_out.values())
     return Linted(tuple(found), tuple(remarks), None if left_out is None else len(left_out))
@@ -100,15 +107,18 @@ def report(
 
     Raises:
         DatasetError: there is no intact manifest, or only a part of the data set.
-        UsageError: matplotlib or Jinja2 is not installed.
+        UsageError: matplotlib or Jinja2 is not installed, or the page cannot be written there.
     """
+    from dataprep.api.options import report_options
+    from dataprep.api.parameters import resolve
     from dataprep.review.near import CHOICES
     from dataprep.review.report import NAME, write_report
 
-    path = Path(_beside(out), NAME) if to is None else Path(to)
+    values = resolve("dataprep report", report_options(), {"to": to, "seed": seed})
+    path = values["to"] or Path(_beside(out), NAME)
     with told(progress) as reporter:
         advance = partial(reporter.counting, "report", CHOICES)
-        write_report(located(out), path, near=near, seed=seed, advance=advance)
+        write_report(located(out), path, near=near, seed=values["seed"], advance=advance)
     return path
 
 
@@ -130,7 +140,7 @@ def card(
 
     Raises:
         DatasetError: there is no intact manifest.
-        UsageError: something that catalogues ask for is missing.
+        UsageError: something that catalogues ask for is missing, or a file cannot be written.
     """
     from dataprep.review.card import CROISSANT, README, croissant, full_card, readme
     from dataprep.tables.records import RecordsTable
@@ -141,8 +151,9 @@ def card(
     with RecordsTable(place, manifest.records_table) as table:
         attributes = table.attributes
     paths = _beside(out) / CROISSANT, _beside(out) / README
-    write_durably(paths[0], croissant(found, manifest, attributes).encode())
-    write_durably(paths[1], readme(found, manifest).encode())
+    texts = croissant(found, manifest, attributes), readme(found, manifest)
+    for path, text in zip(paths, texts, strict=True):
+        write_beside(path, text.encode(), "mend that and run the same command again")
     return paths
 
 

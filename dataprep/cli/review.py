@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from dataprep.api.options import lint_options, report_options
 from dataprep.api.parameters import Parsed, names, number, option
 from dataprep.api.places import located
 from dataprep.api.review import Linted, card, lint, report
@@ -20,16 +21,6 @@ from dataprep.system.regular_files import read_regular
 
 _LEVELS = frozenset({"error", "warning", "any"})
 
-_BITS = (
-    "Bits of 255 in which perceptual hashes of nearly the same image may differ. [default: 72; "
-    "fewer where all images are alike, such as radiographs]"
-)
-_RATIO = "Largest allowed class-size ratio."
-_SHOW = "Findings of each rule to print; --json prints all."
-_EXCLUDE = (
-    "Write the images to leave out as a CSV for --exclude. Of copies one is kept: in test "
-    "rather than in validation, and in validation rather than in train."
-)
 _FAIL = "Exit with code 5 on findings of these rules or levels: error, warning, any."
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -38,12 +29,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     "lint",
     params=[
         click.Argument(["out"], type=PLACE),
-        option("rules", "Only these rules. [default: all]", type=Parsed(names), metavar="NAMES"),
-        option("distance", _BITS, type=click.IntRange(0, 127), metavar="BITS"),
-        number("fewest", "N", "Smallest class size to accept.", default=10),
-        option("imbalance", _RATIO, type=click.FloatRange(min=1), default=10, metavar="RATIO"),
-        number("show", "N", _SHOW, least=0, default=10),
-        option("write_exclude", _EXCLUDE, type=_FILE, metavar="FILE"),
+        *lint_options(),
         option("fail_on", _FAIL, type=Parsed(names), metavar="NAMES"),
         json_option("Linted"),
     ],
@@ -88,17 +74,11 @@ def _linted_lines(found: Linted, out: Path | str, exclude: Path | None) -> Itera
         yield f"{exclude}: {counted(found.excluded, 'image')} to leave out"
 
 
-_PAGE = "Path of the page. [default: OUT/report.html]"
-_NEAR = "Whether to look for nearly the same images. [default: up to 400,000 images]"
-
-
 @click.command(
     "report",
     params=[
         click.Argument(["out"], type=PLACE),
-        option("to", _PAGE, metavar="FILE", type=_FILE),
-        click.Option(["--near/--no_near"], default=None, help=_NEAR),
-        number("seed", "N", "Random seed that chooses the images.", least=0, default=0),
+        *report_options(),
     ],
 )
 def report_command(out: Path | str, **options: Any) -> None:

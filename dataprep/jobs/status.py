@@ -14,7 +14,7 @@ from dataprep.jobs.commit import are_there, finished_shards, images_under_way
 from dataprep.jobs.identity import read_job
 from dataprep.jobs.lock import LEASE_SECONDS, is_alive, sight
 from dataprep.jobs.workspace import Workspace
-from dataprep.sealed.set import PART, SealedSet, described
+from dataprep.sealed.set import PART, SealedSet, described, require_directory
 from dataprep.system.messages import counted, printable
 from dataprep.system.state_files import read_state
 from dataprep_schemas.state import CommitRecord, Marker, StoredJob
@@ -113,6 +113,7 @@ def read_status(out: Path) -> JobStatus:
     workspace = Workspace(out)
     if not workspace.private.is_dir():
         if not workspace.manifest.exists():
+            require_directory(out)
             raise DatasetError(
                 f"{out}: no job of dataprep's here; is this the --out of one? "
                 "`dataprep stage --status` tells of a copy"

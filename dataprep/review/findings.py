@@ -17,7 +17,7 @@ from dataprep.errors import UsageError
 from dataprep.review.near import FLATTEST, MOST_PAIRS, find_near_pairs, usual_distance
 from dataprep.review.rules import NEEDS_NEAR, NEEDS_PICTURES, RULES, Level, Rule
 from dataprep.sealed.set import SealedSet
-from dataprep.system.durable_files import write_durably
+from dataprep.system.durable_files import write_beside
 from dataprep.system.messages import counted, printable
 from dataprep.tables.database import Database, identifier, make_table, open_database, rows, tables
 from dataprep.tables.records import NAME, RecordsTable
@@ -239,9 +239,4 @@ def write_excluded(path: Path, images: Iterable[Excluded]) -> None:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(EXCLUDE_COLUMNS)
     writer.writerows((row.split, row.key, row.rule, row.instead_of) for row in images)
-    try:
-        write_durably(path, text.getvalue().encode())
-    except OSError as error:
-        raise UsageError(
-            f"--write_exclude {path} cannot be written ({error.strerror}); choose another file"
-        ) from error
+    write_beside(path, text.getvalue().encode(), "choose another file (--write_exclude)")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import os
 import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -145,6 +146,8 @@ def _terminal(out: Path) -> tuple[Any, Any]:
     where = f"{page} has the pictures" if page.exists() else f"`{command}` makes a page"
     if not sys.stdout.isatty():
         raise UsageError(f"a preview is drawn in a terminal, and stdout is none; {where}")
+    if 0 in os.get_terminal_size(sys.stdout.fileno()):
+        raise UsageError(f"this terminal has no columns or rows (stty sets them); {where}")
     try:
         from rich.console import Console
         from textual_image.renderable import Image as Drawn  # asks the terminal what it can

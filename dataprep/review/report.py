@@ -21,7 +21,7 @@ from dataprep.review.findings import Findings, Limits, lint, opened
 from dataprep.review.pictures import Album, Picture, short
 from dataprep.review.rules import NEEDS_NEAR, RULES
 from dataprep.sealed.set import SealedSet
-from dataprep.system.durable_files import write_durably
+from dataprep.system.durable_files import write_beside
 from dataprep.system.messages import counted, sized
 from dataprep_schemas.manifest import Manifest
 
@@ -99,7 +99,7 @@ def write_report(
         loaders=loaders(manifest),
         options=_options(manifest),
     )
-    write_durably(path, text.encode())
+    write_beside(path, text.encode(), "choose a file elsewhere (--to)")
 
 
 def _verdict(found: Sequence[Findings]) -> str:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from dataprep.errors import DatasetError, UsageError
-from dataprep.system.messages import counted, printable, refusal, sized, some_of
+from dataprep.system.messages import REMEDY, cannot_be_read, counted, printable, sized, some_of
 from dataprep.system.regular_files import read_regular
 from dataprep.system.state_files import parse, upgrade
 from dataprep_schemas.manifest import Examples, File, Manifest, Shard, Split
@@ -30,10 +30,6 @@ if TYPE_CHECKING:
 
 
 NAME: Final = "manifest.json"
-REMEDY: Final = (
-    "take it from another copy of the data set, or run the command that made the data set again "
-    "with --overwrite"
-)
 
 PART: Final = "part.json"
 """Which shards of a data set a node has. ``dataprep stage`` copies the manifest as it is, since its
@@ -98,13 +94,14 @@ class SealedSet:
             found = path.stat()
             state = (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns)
             manifest = _parsed(path, state)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
+            require_directory(out)
             raise DatasetError(
                 f"{out}: no {NAME} here, so not a finished data set, nor a whole copy; "
                 "`dataprep status` tells how far a run has come, `dataprep stage --status` a copy"
             ) from None
         except OSError as error:
-            raise DatasetError(f"{path} cannot be read: {refusal(error)}; {REMEDY}") from error
+            raise DatasetError(f"{path} {cannot_be_read(error, REMEDY)}") from error
         return cls.of(out, manifest)
 
     @classmethod
@@ -248,6 +245,17 @@ def _present(split: Split, name: str, part: Part | None) -> PresentSplit:
     return PresentSplit(split, numbers, tuple(split.shards[at] for at in numbers), files)
 
 
+def require_directory(out: Path) -> None:
+    """Refuse a path at which no data set can be.
+
+    Raises:
+        DatasetError: nothing is there, or a file.
+    """
+    if not out.is_dir():
+        found = "is a file" if out.exists() else "does not exist"
+        raise DatasetError(f"{out} {found}; name the directory of a data set")
+
+
 def has_part(out: Path) -> bool:
     """Whether the ``part.json`` of a directory is one that staging wrote; else it is not ours.
 
@@ -292,7 +300,7 @@ def _part_data(path: Path) -> bytes | None:
     except (FileNotFoundError, IsADirectoryError):
         return None
     except OSError as error:
-        raise DatasetError(f"{path} cannot be read: {error.strerror}; {_STAGE_AGAIN}") from error
+        raise DatasetError(f"{path} {cannot_be_read(error, _STAGE_AGAIN)}") from error
     return data if _OURS in data else None
 
 

@@ -139,7 +139,9 @@ def _head(record: bytes, number: int) -> tuple[int, float, int]:
 def _list_line(number: int, labels: Sequence[int], key: str) -> bytes:
     """A line of the list, as ``write_list`` of MXNet's ``im2rec.py`` writes it."""
     if _LINE_END.search(key):
-        raise SinkError("a key with a tab or a line end in it cannot stand in an .lst")
+        raise SinkError(
+            "a key with a tab or a line end in it cannot stand in an .lst; rename the image"
+        )
     columns = "".join(f"{label:f}\t" for label in labels)
     return to_bytes(f"{number}\t{columns}{key}\n")
 

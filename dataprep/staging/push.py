@@ -17,8 +17,8 @@ from typing import Final
 
 from dataprep.errors import DatasetError
 from dataprep.remote.store import RemoteObject, Store, own_name
-from dataprep.sealed.set import NAME, REMEDY, SealedSet
-from dataprep.system.messages import counted, printable, sized, some_of, unreadable
+from dataprep.sealed.set import NAME, SealedSet
+from dataprep.system.messages import REMEDY, counted, printable, sized, some_of, unreadable
 from dataprep.system.regular_files import open_regular, read_regular
 from dataprep.system.state_files import parse
 from dataprep.tables.records import NAME as TABLE

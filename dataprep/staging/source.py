@@ -15,11 +15,11 @@ from typing import Self
 
 from dataprep.errors import DatasetError, StagingError, UsageError
 from dataprep.remote.store import Store, no_data_set
-from dataprep.sealed.set import NAME, REMEDY, SealedSet
+from dataprep.sealed.set import NAME, SealedSet
 from dataprep.staging.directory import PRIVATE
 from dataprep.staging.request import Source
 from dataprep.system.durable_files import is_partial
-from dataprep.system.messages import printable
+from dataprep.system.messages import REMEDY, printable
 from dataprep.system.regular_files import read_regular
 from dataprep.system.state_files import parse
 from dataprep.tables.records import NAME as TABLE

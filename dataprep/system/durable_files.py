@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from dataprep.errors import SinkError
+from dataprep.errors import SinkError, UsageError
 from dataprep.system.messages import refusal
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -108,6 +108,18 @@ def write_durably(
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def write_beside(path: Path, data: bytes, way_out: str) -> None:
+    """The same of what is no part of a data set, such as a page about it.
+
+    Raises:
+        UsageError: it cannot be written; the way out is what to do then.
+    """
+    try:
+        write_durably(path, data)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {refusal(error)}; {way_out}") from error
 
 
 def write_once(path: Path, data: bytes, *, mode: int = 0o666) -> bool:

@@ -5,8 +5,15 @@ from __future__ import annotations
 import errno
 import resource
 from collections.abc import Collection
+from typing import Final
 
 from dataprep.errors import SourceError
+
+REMEDY: Final = (
+    "take it from another copy of the data set, or run the command that made the data set again; "
+    "if that does not help, with --overwrite"
+)
+"""Of a file of a data set that is damaged."""
 
 _MOST_NAMES = 5
 
@@ -36,6 +43,13 @@ def unreadable(place: str, error: OSError) -> SourceError:
         f"cannot read {printable(place)}: {refusal(error)}; check that it exists, that its "
         "permissions allow reading and that the file system is healthy"
     )
+
+
+def cannot_be_read(error: OSError, remedy: str = "") -> str:
+    """That and why, and what to do: the remedy is of what is damaged, not of what is forbidden."""
+    if isinstance(error, PermissionError):
+        remedy = "change its permissions, or those of a directory above it"
+    return f"cannot be read: {refusal(error)}; {remedy}"
 
 
 def refusal(error: OSError) -> str:

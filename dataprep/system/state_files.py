@@ -19,7 +19,7 @@ import msgspec
 
 from dataprep.errors import DatasetError
 from dataprep.system.durable_files import write_durably
-from dataprep.system.messages import printable, refusal
+from dataprep.system.messages import cannot_be_read, printable
 from dataprep.system.regular_files import open_descriptor, read_regular
 from dataprep.version import __version__
 from dataprep_schemas.manifest import Manifest
@@ -124,7 +124,7 @@ def read_document(path: Path, kind: type[Document], remedy: str) -> Document:
     try:
         data = read_regular(path)
     except OSError as error:
-        raise DatasetError(f"{path} cannot be read: {refusal(error)}; {remedy}") from error
+        raise DatasetError(f"{path} {cannot_be_read(error, remedy)}") from error
     return parse(data, kind, path, remedy)
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from dataprep.errors import DatasetError
-from dataprep.system.messages import printable
+from dataprep.system.messages import REMEDY, cannot_be_read, printable
 from dataprep.system.regular_files import open_parquet
 from dataprep.system.state_files import file_sha256
 from dataprep_schemas.tables import RECORDS
@@ -226,8 +226,7 @@ def check_sealed(path: Path, file: RecordsFile) -> None:
         if found.st_size == file.bytes and _sha256(path, state) == file.sha256:
             return
     raise DatasetError(
-        f"{path} is not the table that was sealed: it was damaged or changed; take it from another "
-        "copy of the data set, or make the data set again"
+        f"{path} is not the table that was sealed: it was damaged or changed; {REMEDY}"
     )
 
 
@@ -268,6 +267,8 @@ def _readable(path: Path) -> Iterator[None]:
 
     try:
         yield
+    except PermissionError as error:
+        raise DatasetError(f"{path} {cannot_be_read(error)}") from error
     except (OSError, pa.ArrowException) as error:
         reason = str(error).partition("\n")[0]
         raise DatasetError(

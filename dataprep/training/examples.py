@@ -227,6 +227,9 @@ class Examples(Source):
             ImportError: PyTorch is not installed; or torchvision, and boxes are asked for.
             UsageError: there is no such field.
         """
+        from dataprep.training.loader import required
+
+        required("torch")
         from dataprep.training.torch import TorchDataset
 
         return TorchDataset(self, transform, decode=decode, fields=fields)
@@ -240,8 +243,9 @@ class Examples(Source):
         Raises:
             ImportError: TensorFlow is not installed.
         """
-        import tensorflow as tf  # type: ignore[import-not-found,import-untyped,unused-ignore]
+        from dataprep.training.loader import required
 
+        tf = required("tensorflow")
         labels = self.labels
 
         # The numbers come from the sampler; the bytes are read by several threads of TensorFlow's.

@@ -175,6 +175,19 @@ class Loader:
         return batch
 
 
+def required(package: str) -> Any:
+    """A framework's module, which no dependency of ours brings.
+
+    Raises:
+        ImportError: it is not installed.
+    """
+    try:
+        return import_module(package)
+    except ModuleNotFoundError as error:
+        instead = 'use records.loader with framework="numpy", which needs none'
+        raise ImportError(f"{error}: install it, or {instead}") from error
+
+
 def _size(examples: Source, size: int | tuple[int, int] | None) -> tuple[int, int]:
     """Height and width of what a batch holds: what is asked for, or the size of all images."""
     if size is None:
@@ -223,7 +236,7 @@ class _Numpy:
 class _Torch(_Numpy):
     def __init__(self, shape: tuple[int, ...]) -> None:
         super().__init__(shape)
-        self._torch = import_module("torch")
+        self._torch = required("torch")
         self._pinned = self._torch.cuda.is_available()
 
     def new(self) -> tuple[NDArray[np.uint8], Callable[[int], Any]]:
@@ -242,7 +255,7 @@ class _Torch(_Numpy):
 class _Jax(_Numpy):
     def __init__(self, shape: tuple[int, ...]) -> None:
         super().__init__(shape)
-        self._jax = import_module("jax.numpy")
+        self._jax = required("jax.numpy")
 
     def new(self) -> tuple[NDArray[np.uint8], Callable[[int], Any]]:
         """Copied: a device's memory is its own."""

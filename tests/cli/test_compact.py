@@ -180,7 +180,10 @@ def test_what_is_one_generation_is_left_alone(cli: Cli, grown: Made) -> None:
 
 
 def test_where_there_is_no_data_set_nothing_is_made(cli: Cli, tmp_path: Path) -> None:
-    assert "not a finished data set" in cli("compact", tmp_path / "nothing").error
+    assert (
+        "does not exist; name the directory of a data set"
+        in cli("compact", tmp_path / "nothing").error
+    )
     assert not (tmp_path / "nothing").exists()
 
 

@@ -66,7 +66,7 @@ def test_cells_are_what_a_terminal_may_show_and_a_program_may_read(cli: Cli, tin
         (["a={out}", "{out}", "select 1"], "several data sets need a name each"),
         (["a={out}", "A={out}", "select 1"], "cannot be names of tables"),
         (["{out}"], "Missing argument"),
-        (["{out}/nowhere", "select 1"], "no manifest.json here"),
+        (["{out}/nowhere", "select 1"], "nowhere does not exist; name the directory of a data set"),
     ],
 )
 def test_what_is_wrong_is_one_line(cli: Cli, tiny: Made, words: list[str], line: str) -> None:

@@ -183,3 +183,18 @@ def test_without_room_for_old_and_new_shards_nothing_is_compacted(
     filler.unlink()
     assert cli("compact", made.out).code == 0
     assert manifest_of(made.out)["num_shards"] == {"train": 7, "validation": 2}
+
+
+def test_what_is_written_about_a_set_says_that_the_disk_is_full(
+    cli: Cli, tiny: Made, small_disk: Disk
+) -> None:
+    out = tiny.copy(small_disk("8m") / "out")
+    with almost_full(out.parent, 4096):
+        for words, way_out in {
+            ("report", "--no_near"): "choose a file elsewhere (--to)",
+            ("card",): "mend that and run the same command again",
+        }.items():
+            result = cli(words[0], out, *words[1:])
+            assert result.code == 2
+            assert f"cannot be written: No space left on device; {way_out}" in result.error
+    assert leftovers(out) == []

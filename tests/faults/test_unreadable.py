@@ -7,6 +7,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import Cli, Made, hashes, leftovers
 
 AsUser = Callable[[], AbstractContextManager[None]]
@@ -62,3 +64,15 @@ def test_a_forbidden_image_stops_the_run_and_is_not_rejected(
     with ordinary_user():
         assert cli(*raw.command(out, "--max_bad", "100%")).code == 0
     assert hashes(out) == tiny.files
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "records.parquet"])
+def test_a_forbidden_file_of_a_set_is_not_said_to_be_made_again(
+    cli: Cli, tiny: Made, public_path: Path, ordinary_user: AsUser, name: str
+) -> None:
+    out = tiny.copy(public_path / "out")
+    (out / name).chmod(0)
+    with ordinary_user():
+        error = cli("lint", out).error
+    assert f"{out / name} cannot be read: Permission denied; change its permissions" in error
+    assert "again" not in error

@@ -16,12 +16,12 @@ _ASKED = b"\x1b[c"  # what are you?
 _SIXEL = b"\x1b[?62;4c"  # a VT220 with sixel graphics
 
 
-def on_terminal(*words: object, answer: bytes = b"") -> str:
-    """What a command prints on a terminal of 100 columns that gives this answer."""
+def on_terminal(*words: object, answer: bytes = b"", columns: int = 100) -> str:
+    """What a command prints on a terminal of so many columns that gives this answer."""
     pytest.importorskip("textual_image", reason="textual-image is not installed")
     pid, terminal = pty.fork()
     if pid == 0:
-        termios.tcsetwinsize(0, (40, 100))
+        termios.tcsetwinsize(0, (40, columns))
         os.environ.update(TERM="xterm-256color", COLORTERM="truecolor")
         os.execv(sys.executable, [sys.executable, "-m", "dataprep", *map(str, words)])
     printed = b""
@@ -74,3 +74,10 @@ def test_without_a_terminal_it_says_where_the_pictures_are(cli: Cli, planted: Pl
 def test_a_split_that_is_not_there_is_refused(planted: Planted) -> None:
     with pytest.raises(AssertionError, match="has no split 'nowhere'; it has: "):
         on_terminal("preview", planted.out, "--split", "nowhere")
+
+
+def test_a_terminal_without_a_size_is_told(planted: Planted) -> None:
+    with pytest.raises(
+        AssertionError, match=r"this terminal has no columns or rows .* makes a page"
+    ):
+        on_terminal("preview", planted.out, columns=0)

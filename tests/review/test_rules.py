@@ -128,7 +128,7 @@ def test_what_was_not_measured_is_said(planted: Planted, cli: Cli, tmp_path: Pat
     [
         (("--rules", "leek"), "there is no rule 'leek'; expected some of leak, "),
         (("--fail_on", "worst"), "there is no rule 'worst'"),
-        (("--write_exclude", "/no/such/place"), "--write_exclude /no/such/place cannot be written"),
+        (("--write_exclude", "/no/such/place"), "choose another file (--write_exclude)"),
     ],
 )
 def test_wrong_usage_is_a_line(

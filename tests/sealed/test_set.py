@@ -11,6 +11,7 @@ import pytest
 
 import dataprep_schemas
 from dataprep.errors import DatasetError
+from dataprep.jobs.status import read_status
 from dataprep.sealed.set import SealedSet
 from dataprep_schemas import manifest_schema
 from tests.conftest import Made
@@ -97,7 +98,7 @@ def test_what_is_wrong_is_named_by_its_place(
     with pytest.raises(DatasetError, match=where) as caught:
         SealedSet.read(out)
     assert str(caught.value).startswith(f"{out / 'manifest.json'}: ")
-    assert str(caught.value).endswith("--overwrite")
+    assert str(caught.value).endswith("again; if that does not help, with --overwrite")
     assert str(caught.value).isprintable()
 
 
@@ -113,6 +114,14 @@ def test_a_hash_that_is_not_the_file_s_is_refused(tiny: Made, tmp_path: Path) ->
     path.write_bytes(path.read_bytes().replace(b'"seed": 0', b'"seed": 1'))
     with pytest.raises(DatasetError, match="was changed after it was written: its hash is another"):
         SealedSet.read(out)
+
+
+def test_a_path_at_which_no_set_can_be_is_named_as_such(tiny: Made, tmp_path: Path) -> None:
+    found = {tmp_path / "gone": "does not exist", tiny.out / "manifest.json": "is a file"}
+    for call in (SealedSet.read, read_status):
+        for path, what in found.items():
+            with pytest.raises(DatasetError, match=f"^{path} {what}; name the directory of a data"):
+                call(path)
 
 
 def test_values_are_frozen(tiny: Made) -> None:

@@ -71,7 +71,7 @@ def test_the_bytes_are_those_of_mxnet(tmp_path: Path) -> None:
 def test_what_it_cannot_hold_is_refused_and_leaves_nothing(tmp_path: Path, key: str) -> None:
     paths = [tmp_path / name for name in ("a", "b", "c")]
     writer = RecordIOSink().open(paths, SINGLE)
-    with pytest.raises(SinkError, match="a key with a tab or a line end"):
+    with pytest.raises(SinkError, match=r"a tab or a line end .*; rename the image$"):
         writer.write(example(0, key=key))
     writer.close()
     assert [path.stat().st_size for path in paths] == [0, 0, 0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -226,3 +227,19 @@ def test_leaving_early_ends_the_threads(photos: Made) -> None:
         break
     gc.collect()
     assert not [it for it in threading.enumerate() if it.name.startswith("dataprep loader")]
+
+
+def test_without_a_framework_the_way_out_is_named(
+    tiny: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = dataprep.open(tiny.out)
+    calls: tuple[tuple[str, Callable[[], object]], ...] = (
+        ("torch", lambda: records.loader(8, size=64)),
+        ("torch", records.to_torch),
+        ("jax", lambda: records.loader(8, size=64, framework="jax")),
+        ("tensorflow", lambda: records.to_tf(records.sampler(8))),
+    )
+    for package, call in calls:
+        monkeypatch.setitem(sys.modules, package, None)
+        with pytest.raises(ImportError, match=rf'{package}.*: install it, or .* framework="numpy"'):
+            call()
