@@ -35,7 +35,8 @@ Record = tuple[str, str] | None
 _COMMANDS = """# Commands
 
 Made from the commands' own `--help-all` by `python -m tests.regenerate_docs`; a test compares them.
-Every long option may be written with `_` or with `-`. From Python, see [python.md](python.md).
+Every long option may be written with `_` or with `-`. Each command has `-h`, `--help`, and those
+that run a job `--help-all`, which shows every option as this page does. From Python, see [python.md](python.md).
 
 `dataprep status`, `verify`, `inspect`, `diff`, `lint`, `push`, `doctor`, `stage --status` and every
 `--dry_run` of raw data print JSON with `--json`: an object, whose fields [api.md](api.md) describes
@@ -92,9 +93,14 @@ def _sections(context: click.Context, common: set[Record]) -> Iterator[str]:
         found.params = [it for it in found.params if it not in every.params]
         if found.name == next(iter(DATASETS)):
             _, _, shown = every.get_help(context).partition("\n\nInput:\n")
+            shown = shown.partition("\n\nHelp:\n")[0]
             yield f"\n## Options of every data set\n\n```\nInput:\n{shown}\n```\n"
         end = "\nAnd the [options of every data set](#options-of-every-data-set).\n"
-    yield f"\n## {context.command_path}\n\n```\n{found.get_help(context)}\n```\n{end}"
+    text = found.get_help(context)
+    if context.parent is not None:  # every command has these
+        text = re.sub(r"(\n\nHelp:)?(\n  --help-all .*)?\n  -h, --help .*$", "", text)
+        text = text.removesuffix("\n\nOptions:")
+    yield f"\n## {context.command_path}\n\n```\n{text}\n```\n{end}"
     if isinstance(found, click.Group):
         for name in found.list_commands(context):
             sub = found.get_command(context, name)
