@@ -36,7 +36,8 @@ _COMMANDS = """# Commands
 
 Made from the commands' own `--help-all` by `python -m tests.regenerate_docs`; a test compares them.
 Every long option may be written with `_` or with `-`. Each command has `-h`, `--help`, and those
-that run a job `--help-all`, which shows every option as this page does. From Python, see [python.md](python.md).
+that run a job `--help-all`, which shows every option as this page does. From Python, see
+[python.md](python.md).
 
 `dataprep status`, `verify`, `inspect`, `diff`, `lint`, `push`, `doctor`, `stage --status` and every
 `--dry_run` of raw data print JSON with `--json`: an object, whose fields [api.md](api.md) describes
