@@ -230,7 +230,7 @@ def _again(out: Path, first: str) -> str:
         return f"it grew by --append, so {_COPY}; or make it anew with --overwrite"
     command = command_for(out, stored.command)
     again = f"this command again: {command}" if command else "the call again"
-    return f"{first}run {again}; it makes only those anew"
+    return f"{first}run {again}; with the same input it makes only those anew"
 
 
 def discard(out: Path, found: Verified) -> list[str]:
