@@ -14,10 +14,10 @@ import pytest
 
 from dataprep.jobs import clearing, commit, engine, identity, merge, prepare, seal, shard, workspace
 from dataprep.jobs.lock import Lease
-from dataprep.review import report
 from dataprep.sinks import hashed_file
 from dataprep.staging import copying, writing
 from dataprep.staging.directory import StageDirectory
+from dataprep.system import durable_files
 from dataprep.system.durable_files import sync_directory, write_durably
 from dataprep.system.state_files import write_state
 from dataprep.tables import sealing
@@ -145,7 +145,7 @@ MUTANTS: dict[str, tuple[str, Plant]] = {
         "stage-overwritten",
         instead(StageDirectory, "remove_private", nothing),
     ),
-    "a report is written in place": ("report", instead(report, "write_durably", in_place)),
+    "a report is written in place": ("report", instead(durable_files, "write_durably", in_place)),
 }
 
 
