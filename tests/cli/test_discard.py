@@ -41,7 +41,7 @@ def out(cli: Cli, tiny: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def advised(error: str) -> list[str]:
     """The command that a message ends with."""
-    found = re.search(r"this command again: cd .* && dataprep (.*); it makes only those", error)
+    found = re.search(r"this command again: cd .* && dataprep (.*); with the same input it", error)
     assert found, error
     return shlex.split(found[1])
 
