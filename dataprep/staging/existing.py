@@ -15,6 +15,7 @@ from dataprep.staging.sentinel import (
     PLANNED,
     add_lease,
     find_files,
+    has_lease,
     is_as_copied,
     other_jobs,
     planned_paths,
@@ -118,7 +119,7 @@ def _refuse_foreign(
 def _claim(plan: StagePlan, directory: StageDirectory) -> Sentinel | None:
     """Make sure that this job may use and change what is there; the sentinel of that, if any."""
     job = plan.placement.job
-    had = job in other_jobs(directory, None)  # an earlier call of this job may be in use
+    had = job is not None and has_lease(directory, job)  # an earlier call of it may be in use
     if plan.request.shared and job is not None:
         add_lease(directory, job)  # before the look, so that no other job cleans in between
     sentinel = read_sentinel(directory)

@@ -168,15 +168,19 @@ def elected(
             outcome = Outcome(error=line, exit_code=code, time=outcome.time)
         directory.write_private(told, outcome)
 
+    ended: Outcome | None = None
+
+    def done() -> bool:
+        nonlocal ended
+        ended = settled()
+        return ended is not None
+
     name = private_name(_LAUNCH, launch)
-    with node_lock(
-        directory, done=lambda: settled() is not None, on_wait=on_wait, name=name
-    ) as held:
+    with node_lock(directory, done=done, on_wait=on_wait, name=name) as held:
         if not held:
-            seen = settled()
-            if seen is not None and seen.error is not None:
+            if ended is not None and ended.error is not None:
                 kinds = {kind.exit_code: kind for kind in (NoRoomError, UsageError)}
-                raise kinds.get(seen.exit_code, StagingError)(seen.error)
+                raise kinds.get(ended.exit_code, StagingError)(ended.error)
             yield None
             return
         before = directory.read_private(told, Outcome)
