@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -245,6 +245,14 @@ class ClassList:
     classes: tuple[tuple[str, str], ...]
     indices: dict[str, int]
     sha256: str
+
+
+def in_order(classes: Iterable[str]) -> list[str]:
+    """Names of classes as they are numbered: sorted; by value if all are whole numbers."""
+    names = sorted(classes)
+    if all(name.isascii() and name.isdecimal() for name in names):
+        names.sort(key=int)
+    return names
 
 
 def load_class_list(path: Path) -> ClassList:

@@ -37,7 +37,7 @@ from dataprep.datasets.folder.layout import (
     refuse_listing,
 )
 from dataprep.datasets.folder.options import OPTIONS, parse_options, refuse_options_of_listings
-from dataprep.datasets.lists import ClassList, load_class_list
+from dataprep.datasets.lists import ClassList, in_order, load_class_list
 from dataprep.datasets.raw_directory import open_level
 from dataprep.datasets.splits import in_usual_order
 from dataprep.errors import SourceError, UsageError
@@ -127,10 +127,7 @@ class Folder(Dataset):
 
     def order_classes(self, found: Iterable[str]) -> Sequence[tuple[str, str]]:
         """By name; by value if all are whole numbers, so that 10 comes after 9."""
-        names = sorted(found)
-        if all(name.isascii() and name.isdecimal() for name in names):
-            names.sort(key=int)
-        return [(name, name) for name in names]
+        return [(name, name) for name in in_order(found)]
 
     def find(self, raw: Path, splits: Sequence[str] | None) -> Found:
         """Detect what there is from the listings of the top two levels; no archive is opened.

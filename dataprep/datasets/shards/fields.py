@@ -15,7 +15,7 @@ from typing import Final
 
 from dataprep.archives.samples import Sample, Value
 from dataprep.datasets.base import Attribute, Classes, refuse_reserved
-from dataprep.datasets.lists import ClassList
+from dataprep.datasets.lists import ClassList, in_order
 from dataprep.errors import SourceError
 from dataprep.system.messages import printable, some_of
 
@@ -242,7 +242,7 @@ def name_classes(found: Collection[str], known: ClassList | None, base: str) -> 
     """
     numbered = [text.split("\t") for text in found if "\t" in text]
     if not numbered:
-        names = sorted(found, key=lambda name: (int(name) if name.isdecimal() else 0, name))
+        names = in_order(found)
         if known is not None and (unknown := [name for name in names if name not in known.indices]):
             raise SourceError(
                 f"unknown labels {some_of(unknown)}; expected those of {known.place}; add what is "
