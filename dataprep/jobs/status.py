@@ -67,8 +67,8 @@ class JobStatus:
         noted: images that were repaired, or about which there is a warning.
         images_per_second: of the run that is working, once it has committed a shard.
         seconds_left: as that rate goes.
-        command: what was typed to make it, with `out` for OUT if it was moved or copied since;
-            empty if it was not a command.
+        command: what to type to go on: what was typed, without ``--overwrite``, and with `out` for
+            OUT if it was moved or copied since; empty if it was not a command.
     """
 
     out: Path

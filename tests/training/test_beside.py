@@ -17,8 +17,9 @@ from tests.conftest import BESIDE, Made
 
 TORCHVISION = """
 import re, sys, torch
+from torch import library as operators
 
-library = torch.library.Library("torchvision", "FRAGMENT")
+library = operators.Library("torchvision", "FRAGMENT")
 while "torchvision" not in sys.modules:
     try:
         import torchvision
