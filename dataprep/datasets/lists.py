@@ -8,17 +8,22 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import re
+import unicodedata
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from dataprep.datasets.base import Classes
 from dataprep.datasets.raw_directory import leads_out
 from dataprep.errors import SourceError
-from dataprep.system.messages import printable, unreadable
+from dataprep.system.messages import printable, some_of, unreadable
 from dataprep.system.regular_files import open_regular, read_regular
 from dataprep.system.state_files import file_sha256
 from dataprep.tables.database import identifier, open_database, quoted
@@ -41,6 +46,7 @@ _READ_LINES: Final = (  # no byte of a line but its end means anything
     "hive_partitioning=false, header=false, strict_mode=false, delim='\x01', quote='', escape='', "
     "columns={{'line': 'VARCHAR'}}))"
 )
+_WHOLE: Final = re.compile("[+-]?[0-9]{1,4000}")  # more digits Python reads as no number
 _NUMBERED: Final = re.compile(r"[^\t]*[ \t][0-9]+[ \r]*", re.ASCII)
 _RAGGED: Final = ", strict_mode=false, null_padding=true, parallel=false"
 
@@ -92,14 +98,18 @@ class ListFile:
             SourceError: there is none, or more than one.
         """
         if (count := self.columns.count(column)) != 1:
-            shown = ", ".join(map(printable, self.columns[:_SHOWN]))
+            shown = ", ".join(map(_called, self.columns[:_SHOWN]))
             if more := len(self.columns[_SHOWN:]):
                 shown += f" and {more} more"
+            folded = {name.lower(): name for name in self.columns}
+            close = get_close_matches(column.lower(), folded, n=1) if not count else []
+            close = close or [each for each in folded if column.lower() in re.split(r"\W", each)]
+            meant = f"; did you mean {_called(folded[close[0]])}?" if close else ""
             if leads_out(self.path.parent, self.path.name):
-                shown = "others, in a link that leads out of its directory"
+                shown, meant = "others, in a link that leads out of its directory", ""
             raise SourceError(
-                f"{self.name} has {count or 'no'} columns {printable(column)}, expected one; it "
-                f"has {shown}; {advice}"
+                f"{self.name} has {count or 'no'} columns {_called(column)}, expected one; it "
+                f"has {shown}{meant}; {advice}"
             )
 
     def cells(
@@ -248,11 +258,63 @@ class ClassList:
 
 
 def in_order(classes: Iterable[str]) -> list[str]:
-    """Names of classes as they are numbered: sorted; by value if all are whole numbers."""
+    """Names of classes as they are numbered: sorted; by value if all are whole numbers.
+
+    ``nan`` beside these is the last.
+    """
     names = sorted(classes)
-    if all(name.isascii() and name.isdecimal() for name in names):
-        names.sort(key=int)
+    numbers = {name: int(name) for name in names if _WHOLE.fullmatch(name)}
+    if all(name in numbers or name.lower() == "nan" for name in names):
+        names.sort(key=lambda name: numbers.get(name, math.inf))
     return names
+
+
+def one_form(names: Iterable[str]) -> dict[str, str]:
+    """What each name is called: itself, or in NFC where another differs in Unicode's form only."""
+    together: dict[str, set[str]] = defaultdict(set)
+    for name in names:
+        together[unicodedata.normalize("NFC", name)].add(name)
+    return {
+        name: composed if len(some) > 1 else name
+        for composed, some in together.items()
+        for name in some
+    }
+
+
+def classes_by_name(found: Collection[str]) -> Classes | None:
+    """Classes that are called so, in order, and what may be a surprise; None if there are none.
+
+    Raises:
+        SourceError: one is -1 or ``nan`` beside whole numbers, as where nobody knows the class.
+    """
+    forms = one_form(found)
+    names = in_order({*forms.values()})
+    merged = sorted(name for name, form in forms.items() if name != form)
+    said = [f"spelled in two forms of Unicode, and one class: {some_of(merged)}"] * bool(merged)
+    none = [name for name in names if name.lower() in ("-1", "nan")]
+    numbers = [int(name) for name in names if _WHOLE.fullmatch(name) and name not in none]
+    only_numbers = 0 < len(numbers) == len(names) - len(none)
+    if none and only_numbers and numbers[0] >= 0 and (none, numbers) != (["-1"], [1]):
+        raise SourceError(
+            f"a label {none[0]} beside whole numbers up to {numbers[-1]}; expected classes; if it "
+            f"means that nobody knows one, give --no_label {none[0]}, or leave these images out; "
+            f"if it is one, --classes FILE with a line {none[0]}"
+        )
+    if none:
+        said.append(f"a class like any other: {some_of(none)}")
+    if only_numbers and names != [*map(str, range(len(names)))]:
+        said.append(
+            f"labels are numbers from {names[0]} to {names[-1]}, and {len(names):,} classes are "
+            "numbered anew from 0; --classes FILE with every number, one a line, keeps them"
+        )
+    named = [(name, name) for name in names]
+    return Classes(named, forms if merged else {}, "; ".join(said)) if names else None
+
+
+def _called(column: str) -> str:
+    """A column's name, in quotes where it would not be told from others or from nothing."""
+    text = printable(column)
+    return text if text and text.strip() == text and "," not in text else f"'{text}'"
 
 
 def load_class_list(path: Path) -> ClassList:

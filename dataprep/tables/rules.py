@@ -70,14 +70,15 @@ def check_keys(database: Database) -> None:
             "select list(distinct container) from images where split = $split and key = $key",
             one,
         )
-        ((place, lines),) = rows(
+        ((place, lines, labels),) = rows(
             database,
-            "select min(reason), list_sort(list(line)) from parts where status = 'image' "
-            "and reason is not null and coalesce(split, $split) = $split and key = $key",
+            "select min(reason), list_sort(list(line)), list(distinct labels::varchar) from parts "
+            "where status = 'image' and reason is not null "
+            "and coalesce(split, $split) = $split and key = $key",
             one,
         )
         if place:
-            raise _listed_twice(place, key, lines)
+            raise _listed_twice(place, key, lines, labels)
         raise SourceError(
             f"{split}: two images have the same name, {printable(key)}, in "
             f"{' and '.join(map(printable, sorted(places)))}; rename one"
@@ -110,12 +111,13 @@ def check_listed_once(database: Database) -> None:
     Raises:
         SourceError: names the first, and where.
     """
-    for key, place, lines in rows(
+    for key, *found in rows(
         database,
-        "select key, min(container), list_sort(list(line)) from listed group by key "
-        "having count(*) > 1 order by key limit 1",
+        "select key, min(container), list_sort(list(line)), list(distinct labels::varchar) "
+        "from listed group by key having count(*) > 1 order by key limit 1",
     ):
-        raise _listed_twice(place, key, lines)
+        place, lines, labels = found
+        raise _listed_twice(place, key, lines, labels)
 
 
 def check_kept(database: Database, *, sizes: bool) -> None:
@@ -141,9 +143,14 @@ def check_kept(database: Database, *, sizes: bool) -> None:
             )
 
 
-def _listed_twice(place: str, key: str, lines: Sequence[int] | None) -> SourceError:
+def _listed_twice(
+    place: str, key: str, lines: Sequence[int] | None, labels: Sequence[str]
+) -> SourceError:
     where = f", lines {' and '.join(map(str, lines))}" if lines and lines[0] else ""
+    helps = "remove one, if they say the same"
+    if len(labels) > 1:
+        where += f", with the labels {some_of([label.strip('[]') for label in labels])}"
+        helps = "if it has all of these, --label_separator joins the rows of an image"
     return SourceError(
-        f"{printable(place)} lists {printable(key)} twice{where}; expected each image once; "
-        "remove one"
+        f"{printable(place)} lists {printable(key)} twice{where}; expected each image once; {helps}"
     )

@@ -37,7 +37,7 @@ from dataprep.datasets.folder.layout import (
     refuse_listing,
 )
 from dataprep.datasets.folder.options import OPTIONS, parse_options, refuse_options_of_listings
-from dataprep.datasets.lists import ClassList, in_order, load_class_list
+from dataprep.datasets.lists import ClassList, classes_by_name, in_order, load_class_list
 from dataprep.datasets.raw_directory import open_level
 from dataprep.datasets.splits import in_usual_order
 from dataprep.errors import SourceError, UsageError
@@ -51,7 +51,7 @@ if TYPE_CHECKING:  # they load DuckDB and Arrow, which --help does not need
     from dataprep.datasets.folder.listing import Listing
 
 # Part of every fingerprint: raise it whenever the same raw data would scan differently.
-_SCAN_RULES: Final = 8
+_SCAN_RULES: Final = 9
 
 
 class Folder(Dataset):
@@ -119,9 +119,9 @@ class Folder(Dataset):
         return None if self._known is None else self._known.classes
 
     def name_classes(self, found: Collection[str]) -> Classes | None:
-        """Those of annotations, in the order of their numbers; None of everything else."""
+        """Those of annotations in the order of their numbers, others in that of their names."""
         if not self._wanted.annotations:
-            return None
+            return classes_by_name(found)
         names = dict.fromkeys(text.partition("\t")[2] for text in sorted(found))
         return Classes([(name, name) for name in names], {})
 
@@ -152,12 +152,12 @@ class Folder(Dataset):
         if isinstance(unit, ListingUnit):
             self.attributes = (*unit.attributes, *header_attributes(self._wanted))
             listing = self._listing(raw, unit)
-            counts: Counter[str] = Counter()  # of what the tables leave out, when they are read
+            counts: Counter[str] = Counter()  # complete, as its classes, when the tables are read
             headers = self._headers(raw)
             tables = listing.tables(
                 raw, unit.top, unit.attributes, counts, headers, packed=unit.packed
             )
-            return Scanned(tables=tables, counts=counts)
+            return Scanned(tables=tables, counts=counts, classes=listing.classes)
         if not isinstance(unit, ContainerUnit):
             raise TypeError(f"a unit of another data set: {unit!r}")
         return self._scan_containers(raw, unit)
@@ -255,6 +255,7 @@ class Folder(Dataset):
             units += [replace(source, top=top, packed=packed, attributes=own), *images]
             size = sized(listing.file.path.stat().st_size)
             described.append(f"listed in {source.container} ({size}): {place}")
+            described += listing.unread
         splits: tuple[str, ...] | None = (self._wanted.split_name,)
         if self._wanted.cut is not None:
             splits = self._wanted.cut.splits
@@ -339,7 +340,7 @@ class Folder(Dataset):
         return found
 
     def _scan_annotations(self, raw: Path, unit: ListingUnit) -> Scanned:
-        from dataprep.datasets.folder.listing import tables_of
+        from dataprep.datasets.folder.lookup import tables_of
 
         self._captions, self.attributes = unit.captions, unit.attributes
         found = self._annotations(raw, unit)

@@ -7,16 +7,16 @@ says what is wrong with a row.
 from __future__ import annotations
 
 import json
-import os
 import re
-import stat
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, compress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
+from unicodedata import normalize
 
 import numpy as np
 import pyarrow as pa
@@ -24,28 +24,38 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dataprep.datasets.base import Attribute, refuse_reserved
+from dataprep.datasets.folder.columns import CLASS, attribute_columns, find_columns, unread_columns
 from dataprep.datasets.folder.headers import Headers, KeyedHash, header_attributes
+from dataprep.datasets.folder.lookup import Stems, look_up, with_columns
 from dataprep.datasets.folder.options import FolderOptions
 from dataprep.datasets.lists import FORMATS, ClassList, ListFile
 from dataprep.datasets.splits import split_name
-from dataprep.errors import SourceError, UsageError
+from dataprep.errors import SourceError
 from dataprep.rows import Row
-from dataprep.system.messages import printable, some_of, unreadable
-from dataprep.tables.arrow import ATTRIBUTE, MOST_ATTRIBUTES
+from dataprep.system.messages import some_of
 from dataprep.tables.database import identifier, open_database
 from dataprep_schemas.tables import CAPTIONS, UNCERTAIN
 
 _ROWS: Final = 1 << 17  # rows at once
 _CELLS: Final = 1 << 17  # distinct cells that are remembered
 _MEANINGS: Final = ("path", "label", "split", "size", "group", "caption")  # of columns
-_LOOKS: Final = 16  # files looked up at once: on a network each takes a while
 _MARK: Final = "attribute "  # before the name of an attribute, where columns have their meanings
-_CLASS: Final = "class "  # likewise, of a class that is a column
-# What cells of such a column mean, as text.
-_SAID: Final = {"": 0, "0": 0, "0.0": 0, "1": 1, "1.0": 1, "-1": -1, "-1.0": -1}
+# What cells of a column that is a class mean, as text.
+_MARKS: Final = {
+    0: ("", "0", "0.0", "false"),
+    1: ("1", "1.0", "true"),
+    -1: ("-1", "-1.0"),
+}
+_SAID: Final = {text: mark for mark, texts in _MARKS.items() for text in texts}
+_FEW: Final = 10  # times as many -1 as 0 or nothing: then -1 may be what 0 is elsewhere
 # 2 of 2.0, which is how a table program writes whole numbers of a column with gaps.
 _POINT: Final = r"^(-?[0-9]+)\.0$"
 _WHOLE: Final = "(0|-?[1-9][0-9]{0,17})?"  # or nothing; 007 is an ID, and not that of 7
+_TOGETHER: Final[Mapping[str, Callable[[Iterable[str]], Any]]] = {
+    "label": lambda labels: sorted({*labels}),
+    "caption": lambda texts: [*texts] or None,
+}
+_TIMES: Final = "rows of an image that another row is of, joined with that"
 _UNCERTAIN: Final = "a label is uncertain (--uncertain exclude)"
 _LEFT_OUT: Final = f"images left out: {_UNCERTAIN}"
 
@@ -82,6 +92,13 @@ select blank, key, label, bytes as size, "group", {split} as split{more} from gr
 """
 
 
+# A row an image, of rows that are the same but for what may be several.
+_JOINED: Final = """
+select * exclude ({several}, row), min(row) as row, count(*) as times, {joined}
+from (select *, row_number() over () - 1 as row from ({query})) group by all order by row
+"""
+
+
 class Listing:
     """A list of images.
 
@@ -93,6 +110,8 @@ class Listing:
         file: what it is read through.
         columns: names of its columns by what they say: path, label, split, size, group, caption;
             and of those that are classes.
+        unread: what to say of columns that nothing reads.
+        classes: its labels, once its tables are read.
 
     Raises:
         SourceError: it is unreadable, or its columns are not what the options say.
@@ -111,8 +130,13 @@ class Listing:
         self._known = known
         self._hashes = hashes if options.hash_keys else None
         self._labels = lru_cache(_CELLS)(self._labels_of)
-        self.columns = _find_columns(self.file, options)
-        self._own = _attribute_columns(self.file, self.columns, options)
+        self.columns = find_columns(self.file, options)
+        self._own = attribute_columns(self.file, self.columns, options)
+        self.unread = unread_columns(self.file, {*self.columns.values(), *self._own.values()})
+        self._spelled: dict[str, set[str]] = {}  # of labels
+        self.classes: list[str] = []
+        self._several = ["label"] * bool(options.label_separator)  # where rows are joined
+        self._several += ["caption"] * ("caption" in self.columns)
 
     def attributes(self) -> tuple[Attribute, ...]:
         """What its columns say of each image: whole numbers, where all cells are, or text.
@@ -124,7 +148,7 @@ class Listing:
         Raises:
             SourceError: it cannot be read, or a column has the name of one of dataprep's own.
         """
-        keeps = self._options.label_columns and self._options.uncertain == "keep"
+        keeps = self._options.label_columns and self._options.uncertain in ("", "keep")
         if not (self._own or keeps):
             return ()
         whole = [
@@ -132,13 +156,23 @@ class Listing:
             f" and bool_or(trim({cell}) <> ''), false)"
             for cell in map(_marked, self._own)
         ]
-        cells = [identifier(f"{_CLASS}{name}") for name in self._options.label_columns if keeps]
-        uncertain = " or ".join(f"trim({cell}) in ('-1', '-1.0')" for cell in cells)
-        whole += [f"coalesce(bool_or({uncertain or 'false'}), false)"]
+        cells = [identifier(f"{CLASS}{name}") for name in self._options.label_columns if keeps]
+        unsure = [f"trim({cell}) in {_MARKS[-1]}" for cell in cells]
+        whole += [f"coalesce(bool_or({' or '.join(unsure) or 'false'}), false)"]
+        # Where -1 is no, as in CelebA, hardly a cell says no otherwise.
+        no = [f"lower(trim(coalesce({cell}, ''))) in {_MARKS[0]}" for cell in cells]
+        sides = zip(unsure, no, strict=True)
+        whole += [f"[{', '.join(f'count_if({a}) > {_FEW} * count_if({b})' for a, b in sides)}]"]
         with open_database(None, [self.file.path]) as database, self.file.explaining():
             query, values = self._cells()
             query = f"select {', '.join(whole)} from ({query}) where not blank"
-            *kinds, has_uncertain = database.execute(query, values).fetchone() or (False,)
+            *kinds, has_uncertain, one_sided = database.execute(query, values).fetchone() or ()
+        if any(one_sided) and not self._options.uncertain:
+            raise SourceError(
+                f"{self.file.name}: {some_of([*compress(self._options.label_columns, one_sided)])} "
+                "has -1, and hardly any 0 or empty cell; expected -1 where nobody is sure; give "
+                "--uncertain negative if it means no, as in CelebA, or --uncertain keep"
+            )
         found = tuple(
             Attribute(name, "int" if kind else "text")
             for name, kind in zip(self._own, kinds, strict=True)
@@ -180,19 +214,27 @@ class Listing:
             if attribute.name in self._own
         )
         own += ", caption" * ("caption" in self.columns)
+        stems = Stems(raw)
         for name in self._options.label_columns:
-            own += f", {identifier(f'{_CLASS}{name}')}"
+            own += f", {identifier(f'{CLASS}{name}')}"
         first = 0
         empty = True
         with (
-            open_database(None, [self.file.path], ordered=True) as database,
+            TemporaryDirectory(prefix="dataprep-list-") as scratch,
+            open_database(
+                Path(scratch) if self._several else None, [self.file.path], ordered=True
+            ) as database,
             self.file.explaining(),
         ):
             query, values = self._query(own, raw / top)
             for batch in database.sql(query, params=values).to_arrow_reader(_ROWS):
-                rows = np.arange(first, first + len(batch))
-                first += len(batch)
-                cells = pa.table(batch).append_column("row", pa.array(rows))
+                cells = pa.table(batch)
+                if self._several:
+                    counts[_TIMES] += pc.sum(pc.subtract(cells["times"], 1)).as_py()
+                else:
+                    rows = np.arange(first, first + len(batch))
+                    first += len(batch)
+                    cells = cells.append_column("row", pa.array(rows))
                 cells = cells.filter(pc.invert(cells["blank"]))
                 empty = empty and not len(cells)
                 if self._options.label_columns:
@@ -204,19 +246,31 @@ class Listing:
                     if len(names):
                         counts[_LEFT_OUT] += len(names)
                         place = self.file.name
-                        yield _with(names, status="excluded", container=place, reason=_UNCERTAIN)
+                        names = with_columns(
+                            names, status="excluded", container=place, reason=_UNCERTAIN
+                        )
+                        yield self._completed(names, None)
                 if packed:
-                    yield _with(listed.drop("size"), status="listed", container=self.file.name)
+                    yield with_columns(
+                        listed.drop("size"), status="listed", container=self.file.name
+                    )
                     continue
                 keys = listed["key"]
                 place = pc.binary_join_element_wise(top, keys, "/") if top else keys
-                listed = _with(listed, container=place, offset=0, reason=self.file.name)
+                listed = with_columns(listed, container=place, offset=0, reason=self.file.name)
                 if "size" in self.columns:
-                    yield self._completed(_with(listed, status="image", modified=0), headers)
+                    yield self._completed(with_columns(listed, status="image", modified=0), headers)
                 else:
-                    images, missing = look_up(raw, listed.drop("size"), self.file.name)
+                    images, missing = look_up(raw, listed.drop("size"), self.file.name, stems)
                     yield self._completed(images, headers)
                     yield self._completed(missing, None)
+        spelled = {name: some for name, some in sorted(self._spelled.items()) if len(some) > 1}
+        example = " and ".join(map(repr, sorted(next(iter(spelled.values()), ()))))
+        counts[f"labels that are spelled in several ways, such as {example}"] += len(spelled)
+        counts["images listed without their suffix"] += stems.found
+        for what in [what for what, count in counts.items() if not count]:
+            del counts[what]
+        self.classes += self._spelled
         if empty:
             raise SourceError(f"{self.file.name} lists no images; expected one image a line")
 
@@ -224,7 +278,7 @@ class Listing:
         """A query for the cells of its columns, and its parameters."""
         wanted = {meaning: self.columns.get(meaning, "") for meaning in _MEANINGS}
         wanted |= {f"{_MARK}{attribute}": name for attribute, name in self._own.items()}
-        wanted |= {f"{_CLASS}{name}": name for name in self._options.label_columns}
+        wanted |= {f"{CLASS}{name}": name for name in self._options.label_columns}
         return self.file.cells(wanted, as_json=("label", "caption"))
 
     def _query(self, more: str, top: Path) -> tuple[str, dict[str, object]]:
@@ -251,9 +305,19 @@ class Listing:
             split = "split"
         else:
             split, values["split"] = "$split", options.split_name
-        return _QUERY.format(
+        query = _QUERY.format(
             cells=cells, key=_KEY, below=_BELOW, group=group, size=_SIZE, split=split, more=more
-        ), values
+        )
+        if self._several:
+            lists = [
+                f"to_json(list(coalesce({it}::varchar, '') order by row))" for it in self._several
+            ]
+            joined = ", ".join(
+                f"{it}::varchar as {name}" for it, name in zip(lists, self._several, strict=True)
+            )
+            several = ", ".join(self._several)
+            query = _JOINED.format(several=several, joined=joined, query=query)
+        return query, values
 
     def _listed(self, cells: pa.Table, attributes: Sequence[Attribute]) -> pa.Table:
         """What rows say: key, split, labels, group, size, attributes."""
@@ -283,7 +347,8 @@ class Listing:
         classes, said = self._options.label_columns, pa.array([*_SAID])
         marks = np.empty((len(cells), len(classes)), np.int8)
         for place, name in enumerate(classes):
-            column = pc.utf8_trim_whitespace(pc.fill_null(cells[f"{_CLASS}{name}"], ""))
+            column = pc.utf8_trim_whitespace(pc.fill_null(cells[f"{CLASS}{name}"], ""))
+            column = pc.utf8_lower(column)
             found = pc.index_in(column, said)
             if found.null_count:
                 at = pc.index(found.is_null(), True).as_py()
@@ -297,7 +362,7 @@ class Listing:
         joined = pc.binary_join(_named(uncertain, classes), "|")
         joined = pc.if_else(pc.equal(joined, ""), None, joined)
         columns = {"labels": _named(positive, classes), f"{_MARK}{UNCERTAIN[0]}": joined}
-        return _with(cells, uncertain=pa.array(uncertain.any(axis=1)), **columns)
+        return with_columns(cells, uncertain=pa.array(uncertain.any(axis=1)), **columns)
 
     def _by_cell(
         self, cells: pa.Table, name: str, rule: Callable[[str], Any], kind: pa.DataType
@@ -306,17 +371,22 @@ class Listing:
         encoded = cells[name].combine_chunks().fill_null("").dictionary_encode()
         values = []
         for code, cell in enumerate(encoded.dictionary.to_pylist()):
-            try:
-                values.append(rule(cell))
-            except ValueError as error:
-                row = cells["row"][pc.index(encoded.indices, code).as_py()]
-                raise self.file.wrong(row.as_py(), f"{name} {cell or 'empty'}: {error}") from error
+            some: list[Any] = []
+            for each in json.loads(cell) if name in self._several else (cell,):
+                try:
+                    some.append(rule(each))
+                except ValueError as error:
+                    row = cells["row"][pc.index(encoded.indices, code).as_py()].as_py()
+                    reason = f"{name} {each or 'empty'}: {error}"
+                    raise self.file.wrong(row, reason) from error
+            joined = chain.from_iterable(filter(None, some))
+            values.append(_TOGETHER[name](joined) if name in self._several else some[0])
         return pa.array(values, kind).take(encoded.indices)
 
     def _labels_of(self, cell: str) -> tuple[str, ...]:
         """The identifiers of the classes in a cell, sorted."""
         separator, none = self._options.label_separator, self._options.no_label
-        value = json.loads(cell) if cell and self.file.has_json else cell
+        value = json.loads(cell) if cell and self.file.has_json else self._list_of(cell)
         if isinstance(value, list) and not separator:
             raise ValueError(
                 "a list of labels, expected one label; with --label_separator, whatever it is, "
@@ -325,7 +395,7 @@ class Listing:
         if not isinstance(value, list):
             text = _text(value)
             value = text.split(separator) if separator and text else [] if separator else [text]
-        labels = [self._class_of(_text(label)) for label in value]
+        labels = [self._class_of(label) for label in value]
         if none and labels == [none]:
             return ()
         if not all(labels):
@@ -333,22 +403,39 @@ class Listing:
             raise ValueError(f"empty label, expected a class{advice}")
         if none in labels:
             raise ValueError(f"{none}, which means none, beside others")
-        if self._known is not None:
-            labels = [label.strip("/") for label in labels]  # as the list of classes has them
-            if unknown := [label for label in labels if label not in self._known.indices]:
-                raise ValueError(
-                    f"unknown label {some_of(unknown)}, expected the classes of {self._known.place}"
-                )
-        if len(set(labels)) < len(labels):
+        known = self._known
+        if known and (unknown := [label for label in labels if label not in known.indices]):
+            raise ValueError(
+                f"unknown label {some_of(unknown)}, expected the classes of {known.place}"
+            )
+        if len({normalize("NFC", label) for label in labels}) < len(labels):
             raise ValueError("a label twice in one cell, expected names of classes, each once")
         return tuple(sorted(labels))
 
-    def _class_of(self, text: str) -> str:
+    def _list_of(self, cell: str) -> object:
+        """Of text in brackets the list, in JSON or as Python writes it; else the text."""
+        text = cell.strip()
+        if re.fullmatch(r"\[.*\]", text, re.DOTALL) and not self._names(text):
+            for form in (text, text.replace("'", '"')):
+                with suppress(ValueError, RecursionError):
+                    return json.loads(form)
+        return cell
+
+    def _names(self, text: str) -> bool:
+        """Whether an option names a label, spelled so."""
+        known = self._known is not None and text in self._known.indices
+        return known or text == self._options.no_label
+
+    def _class_of(self, label: object) -> str:
         """A whole number without a point, as Parquet has it, if no option names it with one."""
-        named = text == self._options.no_label or (
-            self._known is not None and text in self._known.indices
-        )
-        return text if named else re.sub(_POINT, r"\1", text)
+        text = _text(label)
+        name = text if self._names(text) else re.sub(_POINT, r"\1", text)
+        if self._known is not None:
+            name = name.strip("/")  # as the list of classes has them
+        if name and name != self._options.no_label:
+            spelled = text if self._options.label_separator else str(label)
+            self._spelled.setdefault(name, set()).add(spelled)
+        return name
 
     def _captions_of(self, cell: str) -> tuple[str, ...] | None:
         """The texts in a cell; None if there are none."""
@@ -377,102 +464,11 @@ class Listing:
             changed["key"] = [self._hashes.of("key", key) for key in keys]
         for name, values in changed.items():
             kind = pa.int64() if name.startswith("age") else pa.string()
-            images = _with(
+            images = with_columns(
                 images.drop([name] if name in images.column_names else []),
                 **{name: pa.array(values, kind)},
             )
         return images
-
-
-def tables_of(raw: Path, listed: pa.Table, place: str, top: str, *, packed: bool) -> list[pa.Table]:
-    """Rows of the index, of rows that say everything but where the images are; see `Listing`."""
-    if packed:
-        return [_with(listed, status="listed", container=place)]
-    keys = listed["key"]
-    paths = pc.binary_join_element_wise(top, keys, "/") if top else keys
-    return [*look_up(raw, _with(listed, container=paths, offset=0), place)]
-
-
-def look_up(raw: Path, listed: pa.Table, place: str) -> tuple[pa.Table, pa.Table]:
-    """Rows of the files that are there, and of those that are not.
-
-    Args:
-        listed: with the path of each in ``container``.
-        place: the list, for what is missing.
-
-    Raises:
-        SourceError: a file cannot be looked at.
-    """
-    paths = listed["container"].to_pylist()
-    step = max(1, -(-len(paths) // _LOOKS))
-    pieces = [paths[at : at + step] for at in range(0, len(paths), step)]
-    with ThreadPoolExecutor(_LOOKS) as pool:
-        found = list(chain.from_iterable(pool.map(lambda some: _look(raw, some), pieces)))
-    size = pa.array([each and each[0] for each in found], pa.int64())
-    mtime = pa.array([each and each[1] for each in found], pa.int64())
-    there = size.is_valid()
-    images = _with(listed, status="image", size=size, container_mtime=mtime).filter(there)
-    images = _with(images, modified=pc.divide(images["container_mtime"], 1_000_000_000))
-    missing = listed.select(["key", "split"]).filter(pc.invert(there))
-    return images, _with(missing, status="missing", container=place)
-
-
-def _find_columns(file: ListFile, options: FolderOptions) -> dict[str, str]:
-    """The columns that the options name, or their defaults, by what they say."""
-    by_header = [name for name in file.columns if name.lower() == options.group_by]
-    if options.groups_by_header and by_header:
-        raise UsageError(
-            f"--group_by {options.group_by}: {file.name} has a column {by_header[0]}, and "
-            "--dicom_attributes has it of the headers; expected one of them; leave it out of "
-            "--dicom_attributes to group by the column, or rename the column"
-        )
-    plain = file.form == "txt"  # its columns have no names that could be others
-    split = options.split_column
-    no_column = options.group_by in ("path", "folder") or options.groups_by_header
-    columns = {
-        "path": "path" if plain else options.path_column,
-        "label": "label" if plain else options.label_column,
-        "split": split if split is not None else "split" if "split" in file.columns else "",
-        "size": "size" if "size" in file.columns else "",
-        "group": "" if no_column else options.group_by,
-        "caption": options.caption_column,
-        **{f"{_CLASS}{name}": name for name in options.label_columns},
-    }
-    if options.label_columns or options.unlabelled:
-        columns["label"] = ""
-    columns = {meaning: name for meaning, name in columns.items() if name}
-    for meaning, name in columns.items():
-        option = "group_by" if meaning == "group" else f"{meaning}_column"
-        option = "label_columns" if meaning.startswith(_CLASS) else option
-        file.require(name, f"name the right one with --{option}")
-    if "split" in columns and options.cut is not None:
-        raise SourceError(
-            f"{file.name} has a column {printable(columns['split'])}, and --fractions would cut "
-            "other splits; expected one of the two; leave --fractions out, or rename the column"
-        )
-    return columns
-
-
-def _attribute_columns(
-    file: ListFile, used: Mapping[str, str], options: FolderOptions
-) -> dict[str, str]:
-    """The columns that are kept, by attribute: what is no letter or digit becomes ``_``."""
-    own: Sequence[str] = options.attribute_columns
-    if own == ("all",) and "all" not in file.columns:
-        others = {name for meaning, name in used.items() if meaning != "group"}
-        own = [name for name in file.columns if name and name not in others]
-    columns = {re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_"): name for name in own}
-    # The database makes no difference between A and a.
-    told_apart = len({name.lower() for name in columns}) == len(own)
-    if not (told_apart and len(own) <= MOST_ATTRIBUTES and all(map(ATTRIBUTE.fullmatch, columns))):
-        raise SourceError(
-            f"{file.name}: --attribute_columns {some_of(own)} cannot be attributes; expected "
-            f"{MOST_ATTRIBUTES:,} at most, with 255 letters and digits at most that tell them "
-            "apart; name fewer, or rename them"
-        )
-    for name in own:
-        file.require(name, "name the right one with --attribute_columns")
-    return columns
 
 
 def _named(chosen: NDArray[np.bool_], classes: Sequence[str]) -> pa.ListArray:
@@ -491,30 +487,8 @@ def _text(cell: object) -> str:
     """A label as text: whole numbers without a point, nothing as empty."""
     if isinstance(cell, float) and cell.is_integer():
         cell = int(cell)  # what a table program makes of whole numbers
+    if isinstance(cell, bool) or cell != cell:  # which is no number
+        cell = str(cell).lower()
     if cell is not None and not isinstance(cell, str | int):
         raise ValueError(f"a {type(cell).__name__}, expected text or a whole number")
     return "" if cell is None else str(cell).strip()
-
-
-def _look(raw: Path, paths: Sequence[str]) -> list[tuple[int, int] | None]:
-    """The size and the modification time in nanoseconds of each; None where there is no file."""
-    found: list[tuple[int, int] | None] = []
-    for path in paths:
-        try:
-            status = os.stat(f"{raw}/{path}")  # noqa: PTH116 - a Path takes as long as the call
-        except (FileNotFoundError, NotADirectoryError):
-            found.append(None)
-        except OSError as error:
-            raise unreadable(path, error) from error
-        else:
-            is_file = stat.S_ISREG(status.st_mode)
-            found.append((status.st_size, status.st_mtime_ns) if is_file else None)
-    return found
-
-
-def _with(table: pa.Table, **columns: Any) -> pa.Table:
-    """With more columns; a value stands in every row."""
-    for name, value in columns.items():
-        is_column = isinstance(value, (pa.Array, pa.ChunkedArray))
-        table = table.append_column(name, value if is_column else pa.repeat(value, len(table)))
-    return table

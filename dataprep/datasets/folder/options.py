@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -183,7 +184,7 @@ class FolderOptions:
         listing_ruled_out: whether the user said that there is none.
         split_column: None: ``split``, if there is one; empty: none.
         label_columns: each is a class; empty: `label_column` names them.
-        uncertain: what becomes of a -1 there.
+        uncertain: what becomes of a -1 there; empty: nobody said.
         attribute_columns: ``("all",)``: all that are not used otherwise.
         inside: empty for the top.
         cut: how to cut the images into splits; None: they are not cut.
@@ -251,7 +252,7 @@ def parse_options(options: Mapping[str, str]) -> FolderOptions:
         label_separator=options.get("label_separator", ""),
         no_label=options.get("no_label", ""),
         label_columns=_names(options, "label_columns"),
-        uncertain=options.get("uncertain", "keep"),
+        uncertain=options.get("uncertain", ""),
         caption_column=options.get("caption_column", ""),
         attribute_columns=_names(options, "attribute_columns"),
         inside=_inside(options["inside"]) if "inside" in options else "",
@@ -338,7 +339,9 @@ def refuse_options_of_listings(options: Mapping[str, str], parsed: FolderOptions
 
 
 def _names(options: Mapping[str, str], option: str) -> tuple[str, ...]:
-    return tuple(filter(None, map(str.strip, options.get(option, "").split(","))))
+    """Names with commas between them, or in double quotes, as CSV has them."""
+    text = options.get(option, "").replace("\n", " ")
+    return tuple(filter(None, map(str.strip, next(csv.reader([text], skipinitialspace=True), []))))
 
 
 def _check_label_columns(options: Mapping[str, str], columns: tuple[str, ...]) -> None:

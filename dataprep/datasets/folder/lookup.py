@@ -1,0 +1,115 @@
+"""Looks up the files that a list names: what is there becomes images of the index."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dataprep.archives.listing import is_image_name
+from dataprep.system.messages import unreadable
+
+_LOOKS: Final = 16  # files looked up at once: on a network each takes a while
+
+
+def tables_of(raw: Path, listed: pa.Table, place: str, top: str, *, packed: bool) -> list[pa.Table]:
+    """Rows of the index, of rows that say everything but where the images are; see `Listing`."""
+    if packed:
+        return [with_columns(listed, status="listed", container=place)]
+    keys = listed["key"]
+    paths = pc.binary_join_element_wise(top, keys, "/") if top else keys
+    return [*look_up(raw, with_columns(listed, container=paths, offset=0), place)]
+
+
+class Stems:
+    """Finds the files of names without their suffix: the only image in the folder that has it.
+
+    Attributes:
+        found: how many.
+    """
+
+    def __init__(self, raw: Path) -> None:
+        self._raw = raw
+        self._folders: dict[str, dict[str, str]] = {}
+        self.found = 0
+
+    def complete(self, path: str) -> str:
+        """The path with the suffix; as it is if there is no such file, or more than one."""
+        folder, _, stem = path.rpartition("/")
+        if folder not in self._folders:
+            names: dict[str, str] = {}
+            with suppress(FileNotFoundError, NotADirectoryError):
+                for name in filter(is_image_name, os.listdir(self._raw / folder)):  # noqa: PTH208
+                    key = name.rpartition(".")[0]
+                    names[key] = "" if key in names else name
+            self._folders[folder] = names
+        whole = "" if is_image_name(stem) else self._folders[folder].get(stem, "")
+        self.found += bool(whole)
+        return path[: len(path) - len(stem)] + (whole or stem)
+
+
+def look_up(
+    raw: Path, listed: pa.Table, place: str, stems: Stems | None = None
+) -> tuple[pa.Table, pa.Table]:
+    """Rows of the files that are there, and of those that are not.
+
+    Args:
+        listed: with the path of each in ``container``.
+        place: the list, for what is missing.
+        stems: what finds files that are listed without their suffix; None: nothing does.
+
+    Raises:
+        SourceError: a file cannot be looked at.
+    """
+    paths = listed["container"].to_pylist()
+    step = max(1, -(-len(paths) // _LOOKS))
+    pieces = [paths[at : at + step] for at in range(0, len(paths), step)]
+    with ThreadPoolExecutor(_LOOKS) as pool:
+        found = list(chain.from_iterable(pool.map(lambda some: _look(raw, some), pieces)))
+    if stems is not None and None in found:
+        paths = [
+            path if it else stems.complete(path) for path, it in zip(paths, found, strict=True)
+        ]
+        found = [it or _look(raw, [path])[0] for path, it in zip(paths, found, strict=True)]
+        listed = listed.set_column(
+            listed.column_names.index("container"), "container", pa.array(paths, pa.string())
+        )
+    size = pa.array([each and each[0] for each in found], pa.int64())
+    mtime = pa.array([each and each[1] for each in found], pa.int64())
+    there = size.is_valid()
+    images = with_columns(listed, status="image", size=size, container_mtime=mtime).filter(there)
+    images = with_columns(images, modified=pc.divide(images["container_mtime"], 1_000_000_000))
+    missing = listed.select(["key", "split"]).filter(pc.invert(there))
+    return images, with_columns(missing, status="missing", container=place)
+
+
+def _look(raw: Path, paths: Sequence[str]) -> list[tuple[int, int] | None]:
+    """The size and the modification time in nanoseconds of each; None where there is no file."""
+    found: list[tuple[int, int] | None] = []
+    for path in paths:
+        try:
+            status = os.stat(f"{raw}/{path}")  # noqa: PTH116 - a Path takes as long as the call
+        except (FileNotFoundError, NotADirectoryError):
+            found.append(None)
+        except OSError as error:
+            raise unreadable(path, error) from error
+        else:
+            is_file = stat.S_ISREG(status.st_mode)
+            found.append((status.st_size, status.st_mtime_ns) if is_file else None)
+    return found
+
+
+def with_columns(table: pa.Table, **columns: Any) -> pa.Table:
+    """With more columns; a value stands in every row."""
+    for name, value in columns.items():
+        is_column = isinstance(value, (pa.Array, pa.ChunkedArray))
+        table = table.append_column(name, value if is_column else pa.repeat(value, len(table)))
+    return table
