@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from itertools import chain, compress
+from itertools import compress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from dataprep.datasets.base import Attribute, refuse_reserved
 from dataprep.datasets.folder.columns import CLASS, attribute_columns, find_columns, unread_columns
 from dataprep.datasets.folder.headers import Headers, KeyedHash, header_attributes
+from dataprep.datasets.folder.joining import joined
 from dataprep.datasets.folder.lookup import Stems, look_up, with_columns
 from dataprep.datasets.folder.options import FolderOptions
 from dataprep.datasets.lists import FORMATS, ClassList, ListFile
@@ -51,11 +52,6 @@ _FEW: Final = 10  # times as many -1 as 0 or nothing: then -1 may be what 0 is e
 # 2 of 2.0, which is how a table program writes whole numbers of a column with gaps.
 _POINT: Final = r"^(-?[0-9]+)\.0$"
 _WHOLE: Final = "(0|-?[1-9][0-9]{0,17})?"  # or nothing; 007 is an ID, and not that of 7
-_TOGETHER: Final[Mapping[str, Callable[[Iterable[str]], Any]]] = {
-    "label": lambda labels: sorted({*labels}),
-    "caption": lambda texts: [*texts] or None,
-}
-_TIMES: Final = "rows of an image that another row is of, joined with that"
 _UNCERTAIN: Final = "a label is uncertain (--uncertain exclude)"
 _LEFT_OUT: Final = f"images left out: {_UNCERTAIN}"
 
@@ -90,13 +86,8 @@ keyed as not materialized (
 grouped as not materialized (select * replace ({group} as "group") from keyed)
 select blank, key, label, bytes as size, "group", {split} as split{more} from grouped
 """
-
-
-# A row an image, of rows that are the same but for what may be several.
-_JOINED: Final = """
-select * exclude ({several}, row), min(row) as row, count(*) as times, {joined}
-from (select *, row_number() over () - 1 as row from ({query})) group by all order by row
-"""
+# So that all rows of an image are together.
+_SORTED: Final = "select *, row_number() over () - 1 as row from ({}) order by key, row"
 
 
 class Listing:
@@ -135,8 +126,8 @@ class Listing:
         self.unread = unread_columns(self.file, {*self.columns.values(), *self._own.values()})
         self._spelled: dict[str, set[str]] = {}  # of labels
         self.classes: list[str] = []
-        self._several = ["label"] * bool(options.label_separator)  # where rows are joined
-        self._several += ["caption"] * ("caption" in self.columns)
+        self._several = ["labels"] * bool(options.label_separator)  # where rows are joined
+        self._several += [CAPTIONS[0]] * ("caption" in self.columns)
 
     def attributes(self) -> tuple[Attribute, ...]:
         """What its columns say of each image: whole numbers, where all cells are, or text.
@@ -207,6 +198,38 @@ class Listing:
         Raises:
             SourceError: a row is wrong, or a file cannot be looked at.
         """
+        place, stems = self.file.name, Stems(raw)
+        rows = self._rows(raw / top, attributes)
+        for listed in joined(rows, self._several, counts) if self._several else rows:
+            if self._options.uncertain == "exclude":
+                names = listed.select(["key", "split"]).filter(listed["uncertain"])
+                listed = listed.filter(pc.invert(listed["uncertain"]))
+                if len(names):
+                    counts[_LEFT_OUT] += len(names)
+                    out = {"status": "excluded", "container": place, "reason": _UNCERTAIN}
+                    yield self._completed(with_columns(names, **out), None)
+            if packed:
+                yield with_columns(listed.drop("size"), status="listed", container=place)
+                continue
+            keys = listed["key"]
+            paths = pc.binary_join_element_wise(top, keys, "/") if top else keys
+            listed = with_columns(listed, container=paths, offset=0, reason=place)
+            if "size" in self.columns:
+                yield self._completed(with_columns(listed, status="image", modified=0), headers)
+            else:
+                images, missing = look_up(raw, listed.drop("size"), place, stems)
+                yield self._completed(images, headers)
+                yield self._completed(missing, None)
+        spelled = {name: some for name, some in sorted(self._spelled.items()) if len(some) > 1}
+        if spelled:
+            example = " and ".join(map(repr, sorted(next(iter(spelled.values())))))
+            counts[f"labels that are spelled in several ways, such as {example}"] += len(spelled)
+        if stems.found:
+            counts["images listed without their suffix"] += stems.found
+        self.classes += self._spelled
+
+    def _rows(self, top: Path, attributes: Sequence[Attribute]) -> Iterator[pa.Table]:
+        """What each row says; sorted by key where rows are to be joined."""
         own = "".join(
             f", nullif(trim({_marked(attribute.name)}), '')"
             f"{'::bigint' if attribute.kind == 'int' else ''} as {_marked(attribute.name)}"
@@ -214,7 +237,6 @@ class Listing:
             if attribute.name in self._own
         )
         own += ", caption" * ("caption" in self.columns)
-        stems = Stems(raw)
         for name in self._options.label_columns:
             own += f", {identifier(f'{CLASS}{name}')}"
         first = 0
@@ -226,51 +248,18 @@ class Listing:
             ) as database,
             self.file.explaining(),
         ):
-            query, values = self._query(own, raw / top)
+            query, values = self._query(own, top)
             for batch in database.sql(query, params=values).to_arrow_reader(_ROWS):
                 cells = pa.table(batch)
-                if self._several:
-                    counts[_TIMES] += pc.sum(pc.subtract(cells["times"], 1)).as_py()
-                else:
+                if not self._several:
                     rows = np.arange(first, first + len(batch))
-                    first += len(batch)
                     cells = cells.append_column("row", pa.array(rows))
+                first += len(batch)
                 cells = cells.filter(pc.invert(cells["blank"]))
                 empty = empty and not len(cells)
                 if self._options.label_columns:
                     cells = self._labelled(cells)
-                listed = self._listed(cells, attributes)
-                if self._options.uncertain == "exclude":
-                    names = listed.select(["key", "split"]).filter(cells["uncertain"])
-                    listed = listed.filter(pc.invert(cells["uncertain"]))
-                    if len(names):
-                        counts[_LEFT_OUT] += len(names)
-                        place = self.file.name
-                        names = with_columns(
-                            names, status="excluded", container=place, reason=_UNCERTAIN
-                        )
-                        yield self._completed(names, None)
-                if packed:
-                    yield with_columns(
-                        listed.drop("size"), status="listed", container=self.file.name
-                    )
-                    continue
-                keys = listed["key"]
-                place = pc.binary_join_element_wise(top, keys, "/") if top else keys
-                listed = with_columns(listed, container=place, offset=0, reason=self.file.name)
-                if "size" in self.columns:
-                    yield self._completed(with_columns(listed, status="image", modified=0), headers)
-                else:
-                    images, missing = look_up(raw, listed.drop("size"), self.file.name, stems)
-                    yield self._completed(images, headers)
-                    yield self._completed(missing, None)
-        spelled = {name: some for name, some in sorted(self._spelled.items()) if len(some) > 1}
-        example = " and ".join(map(repr, sorted(next(iter(spelled.values()), ()))))
-        counts[f"labels that are spelled in several ways, such as {example}"] += len(spelled)
-        counts["images listed without their suffix"] += stems.found
-        for what in [what for what, count in counts.items() if not count]:
-            del counts[what]
-        self.classes += self._spelled
+                yield self._listed(cells, attributes)
         if empty:
             raise SourceError(f"{self.file.name} lists no images; expected one image a line")
 
@@ -308,15 +297,7 @@ class Listing:
         query = _QUERY.format(
             cells=cells, key=_KEY, below=_BELOW, group=group, size=_SIZE, split=split, more=more
         )
-        if self._several:
-            lists = [
-                f"to_json(list(coalesce({it}::varchar, '') order by row))" for it in self._several
-            ]
-            joined = ", ".join(
-                f"{it}::varchar as {name}" for it, name in zip(lists, self._several, strict=True)
-            )
-            several = ", ".join(self._several)
-            query = _JOINED.format(several=several, joined=joined, query=query)
+        query = _SORTED.format(query) if self._several else query
         return query, values
 
     def _listed(self, cells: pa.Table, attributes: Sequence[Attribute]) -> pa.Table:
@@ -340,7 +321,9 @@ class Listing:
         found |= {attribute.name: cells[f"{_MARK}{attribute.name}"] for attribute in attributes}
         if "caption" in self.columns:
             found[CAPTIONS[0]] = self._by_cell(cells, "caption", self._captions_of, texts)
-        return pa.table(found)
+        if self._options.label_columns:
+            found["uncertain"] = cells["uncertain"]
+        return pa.table({**found, "row": cells["row"]})
 
     def _labelled(self, cells: pa.Table) -> pa.Table:
         """With the labels that the columns of classes say, and those that are uncertain."""
@@ -371,16 +354,11 @@ class Listing:
         encoded = cells[name].combine_chunks().fill_null("").dictionary_encode()
         values = []
         for code, cell in enumerate(encoded.dictionary.to_pylist()):
-            some: list[Any] = []
-            for each in json.loads(cell) if name in self._several else (cell,):
-                try:
-                    some.append(rule(each))
-                except ValueError as error:
-                    row = cells["row"][pc.index(encoded.indices, code).as_py()].as_py()
-                    reason = f"{name} {each or 'empty'}: {error}"
-                    raise self.file.wrong(row, reason) from error
-            joined = chain.from_iterable(filter(None, some))
-            values.append(_TOGETHER[name](joined) if name in self._several else some[0])
+            try:
+                values.append(rule(cell))
+            except ValueError as error:
+                row = cells["row"][pc.index(encoded.indices, code).as_py()]
+                raise self.file.wrong(row.as_py(), f"{name} {cell or 'empty'}: {error}") from error
         return pa.array(values, kind).take(encoded.indices)
 
     def _labels_of(self, cell: str) -> tuple[str, ...]:
