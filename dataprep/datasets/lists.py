@@ -46,6 +46,7 @@ _READ_LINES: Final = (  # no byte of a line but its end means anything
     "hive_partitioning=false, header=false, strict_mode=false, delim='\x01', quote='', escape='', "
     "columns={{'line': 'VARCHAR'}}))"
 )
+_IMAGE: Final = r"STRUCT\(.*\bpath VARCHAR\b.*\)"
 _WHOLE: Final = re.compile("[+-]?[0-9]{1,4000}")  # more digits Python reads as no number
 _NUMBERED: Final = re.compile(r"[^\t]*[ \t][0-9]+[ \r]*", re.ASCII)
 _RAGGED: Final = ", strict_mode=false, null_padding=true, parallel=false"
@@ -74,6 +75,7 @@ class ListFile:
         self.form = form
         self._file = quoted(path)
         self._more = _RAGGED if ragged else ""
+        self._with_path: set[str] = set()
         try:
             self.columns = self._column_names()
         except UnicodeDecodeError as error:
@@ -154,6 +156,8 @@ class ListFile:
                 cell = f"{extract}(object, $field{number})"
                 values[f"field{number}"] = _pointer(column)
             elif column and self.form == "parquet":
+                # Of Hugging Face's images and files, what says where they are.
+                cell = f"{cell}.path" if column in self._with_path else cell
                 cell = f"to_json({cell})" if name in as_json else f"{cell}::varchar"
             named.append(f"{cell} as {identifier(name)}")
         return f"select {', '.join(named)} from {source}", values
@@ -204,6 +208,7 @@ class ListFile:
                 self.explaining(),
             ):
                 found = database.execute(f"describe select * from {self._parquet}").fetchall()
+            self._with_path = {it for it, kind, *_ in found if re.fullmatch(_IMAGE, kind)}
             return [name for name, *_ in found]
         with open_regular(self.path) as file:
             line = file.readline(_LONGEST_LINE).decode("utf-8-sig")

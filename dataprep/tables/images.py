@@ -41,11 +41,16 @@ create temp table matched as
 select member.*, coalesce(listed.key, other.key) as listed_key
 from (select * from parts where status = 'member') as member
 left join listed on listed.key = {name}
-left join listed as other on listed.key is null and other.key = member.alias
+left join listed as other on listed.key is null and other.key = {alias}
 """
 
-# The names of a list without folders are those of files, wherever these lie.
-_BARE: Final = "select coalesce(bool_and(not contains(key, '/')), false) from listed"
+# The names of a list without folders are those of files, wherever these lie, and without suffixes
+# those of files with any.
+_BARE: Final = r"""
+select coalesce(bool_and(not contains(key, '/')), false),
+    coalesce(bool_and(not regexp_matches(key, '\.[A-Za-z][A-Za-z0-9]{1,4}$')), false) from listed
+"""
+_STEM: Final = r"regexp_replace({}, '\.[^./]*$', '')"
 
 _IMAGES: Final = """
 create {kind} {name} as
@@ -228,9 +233,10 @@ class Images(AbstractContextManager["Images"]):
                 "create view listed as select * from parts where status in ('listed', 'excluded')"
             )
             check_listed_once(database)
-            (bare,) = database.execute(_BARE).fetchone() or (False,)
-            member = "parse_filename(member.key)" if bare else "member.key"
-            database.execute(_MATCHED.format(name=member))
+            bare, stems = database.execute(_BARE).fetchone() or (False, False)
+            called = ["parse_filename(member.key)" if bare else "member.key", "member.alias"]
+            called = [*map(_STEM.format, called)] if stems else called
+            database.execute(_MATCHED.format(name=called[0], alias=called[1]))
             of_list = column_list([*_OF_LIST, *self.attributes], "listed.")
             of_place = column_list(_OF_PLACE, "matched.")
             images = _IMAGES.format(kind="temp table", name=name, columns=columns, parts=source)

@@ -79,7 +79,7 @@ class Folder(Dataset):
             self.cut = replace(self._wanted.cut.stratified, kept=self._wanted.splits_from)
         self.names_files = not self._wanted.hash_keys
         self.attributes: tuple[Attribute, ...] = ()  # `find` knows; so these
-        self._boxes = self._captions = False
+        self._boxes = self._captions = self._several = False
 
     def config(self) -> Mapping[str, str]:
         """The options that shape the index; no paths of files."""
@@ -94,7 +94,7 @@ class Folder(Dataset):
         """Whether an image may have any number of labels, or has none."""
         wanted = self._wanted
         several = wanted.label_separator or wanted.no_label or wanted.label_columns
-        return bool(several or wanted.annotations or wanted.unlabelled)
+        return bool(several or wanted.annotations or wanted.unlabelled or self._several)
 
     @property
     def has_captions(self) -> bool:
@@ -103,7 +103,7 @@ class Folder(Dataset):
 
     @property
     def has_boxes(self) -> bool:
-        """Whether annotations have any; `find` knows."""
+        """Whether annotations or a listing have any; `find` knows."""
         return self._boxes
 
     def classes(self) -> Sequence[tuple[str, str]] | None:
@@ -154,9 +154,7 @@ class Folder(Dataset):
             listing = self._listing(raw, unit)
             counts: Counter[str] = Counter()  # complete, as its classes, when the tables are read
             headers = self._headers(raw)
-            tables = listing.tables(
-                raw, unit.top, unit.attributes, counts, headers, packed=unit.packed
-            )
+            tables = listing.tables(raw, unit, counts, headers)
             return Scanned(tables=tables, counts=counts, classes=listing.classes)
         if not isinstance(unit, ContainerUnit):
             raise TypeError(f"a unit of another data set: {unit!r}")
@@ -252,10 +250,21 @@ class Folder(Dataset):
                     "--dicom_attributes and --hash_keys with --listing: the images are in "
                     "archives; expected files, or no listing"
                 )
-            units += [replace(source, top=top, packed=packed, attributes=own), *images]
+            form, several = listing.box_form()
+            said = [f"boxes in {form}"] * bool(form)
+            if packed and form == "pixels of files":
+                form = ""
+                said = [
+                    f"{listing.file.name}: boxes left out: their images are in archives, and no "
+                    "columns width and height say how many pixels these have"
+                ]
+            self._boxes |= bool(form)
+            self._several |= several and bool(form)
+            unit = replace(source, top=top, packed=packed, attributes=own)
+            units += [replace(unit, boxes=form, several=several), *images]
             size = sized(listing.file.path.stat().st_size)
             described.append(f"listed in {source.container} ({size}): {place}")
-            described += listing.unread
+            described += [*said, *listing.unread]
         splits: tuple[str, ...] | None = (self._wanted.split_name,)
         if self._wanted.cut is not None:
             splits = self._wanted.cut.splits

@@ -54,7 +54,7 @@ def _starts(rows: pa.Table, but: set[str]) -> NDArray[np.int64]:
         if name in but:
             continue
         if pa.types.is_list(column.type):
-            column = pc.binary_join(column, "\n")
+            column = pc.binary_join(column.cast(pa.list_(pa.string())), "\n")
         one, other = column.slice(1), column.slice(0, len(rows) - 1)
         null = pc.not_equal(one.is_null(), other.is_null())
         differs[1:] |= pc.coalesce(pc.not_equal(one, other), null).to_numpy()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from dataprep.archives.containers import container_kind, container_stem
 from dataprep.archives.listing import StoredImage, folder_of
@@ -22,6 +22,7 @@ from dataprep.system.messages import counted, printable, some_of
 from dataprep.tables import Ignored, Row, Unmatched
 
 Stray = Ignored | Unmatched
+BoxForm = Literal["", "fractions", "pixels", "pixels of files"]
 
 # ImageNet-22K is 21,841 class archives: a unit each would be that many small files of the index.
 _ENOUGH_UNITS: Final = 350
@@ -91,6 +92,9 @@ class ListingUnit(ScanUnit):
         split: the split of its images, if their folder or its name tells it.
         column: of the paths, where that is known.
         captions: whether annotations have any.
+        boxes: how those of a listing are given, if a row is a box: of files that say how large
+            they are, too.
+        several: whether images may have several labels by them.
     """
 
     top: str
@@ -100,6 +104,8 @@ class ListingUnit(ScanUnit):
     split: str = ""
     column: str = ""
     captions: bool = False
+    boxes: BoxForm = ""
+    several: bool = False
 
 
 def open_top(raw: Path, inside: str) -> tuple[Level, str]:

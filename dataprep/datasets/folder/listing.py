@@ -7,16 +7,12 @@ says what is wrong with a row.
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
-from functools import lru_cache
 from itertools import compress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
-from unicodedata import normalize
 
 import numpy as np
 import pyarrow as pa
@@ -24,9 +20,19 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dataprep.datasets.base import Attribute, refuse_reserved
+from dataprep.datasets.folder.boxes import (
+    BOX,
+    FORM,
+    box_columns,
+    box_sql,
+    in_fractions,
+    with_sizes,
+)
 from dataprep.datasets.folder.columns import CLASS, attribute_columns, find_columns, unread_columns
 from dataprep.datasets.folder.headers import Headers, KeyedHash, header_attributes
 from dataprep.datasets.folder.joining import joined
+from dataprep.datasets.folder.labels import POINT, Labels
+from dataprep.datasets.folder.layout import BoxForm, ListingUnit
 from dataprep.datasets.folder.lookup import Stems, look_up, with_columns
 from dataprep.datasets.folder.options import FolderOptions
 from dataprep.datasets.lists import FORMATS, ClassList, ListFile
@@ -38,7 +44,6 @@ from dataprep.tables.database import identifier, open_database
 from dataprep_schemas.tables import CAPTIONS, UNCERTAIN
 
 _ROWS: Final = 1 << 17  # rows at once
-_CELLS: Final = 1 << 17  # distinct cells that are remembered
 _MEANINGS: Final = ("path", "label", "split", "size", "group", "caption")  # of columns
 _MARK: Final = "attribute "  # before the name of an attribute, where columns have their meanings
 # What cells of a column that is a class mean, as text.
@@ -49,9 +54,8 @@ _MARKS: Final = {
 }
 _SAID: Final = {text: mark for mark, texts in _MARKS.items() for text in texts}
 _FEW: Final = 10  # times as many -1 as 0 or nothing: then -1 may be what 0 is elsewhere
-# 2 of 2.0, which is how a table program writes whole numbers of a column with gaps.
-_POINT: Final = r"^(-?[0-9]+)\.0$"
 _WHOLE: Final = "(0|-?[1-9][0-9]{0,17})?"  # or nothing; 007 is an ID, and not that of 7
+_NO_BOX: Final = "box: expected four numbers and one label, or no number in these columns"
 _UNCERTAIN: Final = "a label is uncertain (--uncertain exclude)"
 _LEFT_OUT: Final = f"images left out: {_UNCERTAIN}"
 
@@ -68,7 +72,7 @@ when starts_with(path, $resolved) then substr(path, length($resolved) + 1)
 else path end"""
 _FOLDER: Final = "coalesce(nullif(regexp_extract(key, '^(.*)/', 1), ''), '.')"
 _GROUP: Final = rf"""case when lower(trim("group", ' ' || chr(9))) not in ('', 'nan')
-then regexp_replace(trim("group", ' ' || chr(9)), '{_POINT}', '\1') end"""
+then regexp_replace(trim("group", ' ' || chr(9)), '{POINT}', '\1') end"""
 _SIZE: Final = r"""case when regexp_full_match(size, '[0-9]{1,18}(\.0)?')
 then split_part(size, '.', 1)::bigint end"""
 # Of what no row may lack.
@@ -118,13 +122,13 @@ class Listing:
     ) -> None:
         self.file = ListFile(path, FORMATS[path.suffix.lower()])
         self._options = options
-        self._known = known
         self._hashes = hashes if options.hash_keys else None
-        self._labels = lru_cache(_CELLS)(self._labels_of)
         self.columns = find_columns(self.file, options)
-        self._own = attribute_columns(self.file, self.columns, options)
-        self.unread = unread_columns(self.file, {*self.columns.values(), *self._own.values()})
-        self._spelled: dict[str, set[str]] = {}  # of labels
+        self._boxes = box_columns(self.file.columns) if "label" in self.columns else {}
+        used = {**self.columns, **self._boxes}
+        self._own = attribute_columns(self.file, used, options)
+        self.unread = unread_columns(self.file, {*used.values(), *self._own.values()})
+        self._labels = Labels(options, known, typed=self.file.has_json, optional=bool(self._boxes))
         self.classes: list[str] = []
         self._several = ["labels"] * bool(options.label_separator)  # where rows are joined
         self._several += [CAPTIONS[0]] * ("caption" in self.columns)
@@ -176,30 +180,46 @@ class Listing:
             )
         return (*found, *[Attribute(*UNCERTAIN)] * has_uncertain)
 
+    def box_form(self) -> tuple[BoxForm, bool]:
+        """How its boxes are given, and whether their images have several labels.
+
+        Raises:
+            SourceError: it cannot be read.
+        """
+        if not self._boxes:
+            return "", False
+        with open_database(None, [self.file.path]) as database, self.file.explaining():
+            query, values = self._cells()
+            query = (
+                f"with rows as (select *, {box_sql(self._boxes)} from ({query}) where not blank) "
+                f"select {FORM}, (select bool_or(number <> 1) from (select count(distinct "
+                "nullif(trim(label::varchar), '')) as number from rows group by path)) from rows"
+            )
+            form, several = database.execute(query, values).fetchone() or ("", False)
+        return form, bool(form and several)
+
     def tables(
         self,
         raw: Path,
-        top: str,
-        attributes: Sequence[Attribute],
+        unit: ListingUnit,
         counts: Counter[str],
         headers: Headers | None = None,
-        *,
-        packed: bool,
     ) -> Iterator[pa.Table]:
         """Its rows as rows of the index.
 
+        Of images in archives, they say what is listed; else they are images, or missing files.
+
         Args:
-            attributes: what its columns say.
             counts: gets how many rows are left out, and why.
             headers: what reads those of the images, if anything does.
-            packed: whether the images are in archives: then the rows say what is listed.
-                Otherwise they are images, or files that are missing.
 
         Raises:
             SourceError: a row is wrong, or a file cannot be looked at.
         """
         place, stems = self.file.name, Stems(raw)
-        rows = self._rows(raw / top, attributes)
+        if unit.boxes:
+            self._several = [*dict.fromkeys([*self._several, "labels"]), "boxes", "box_labels"]
+        rows = self._rows(raw / unit.top, unit)
         for listed in joined(rows, self._several, counts) if self._several else rows:
             if self._options.uncertain == "exclude":
                 names = listed.select(["key", "split"]).filter(listed["uncertain"])
@@ -208,37 +228,44 @@ class Listing:
                     counts[_LEFT_OUT] += len(names)
                     out = {"status": "excluded", "container": place, "reason": _UNCERTAIN}
                     yield self._completed(with_columns(names, **out), None)
-            if packed:
+            if unit.boxes in ("fractions", "pixels"):
+                listed = in_fractions(listed, unit, counts)
+            if unit.packed:
                 yield with_columns(listed.drop("size"), status="listed", container=place)
                 continue
             keys = listed["key"]
-            paths = pc.binary_join_element_wise(top, keys, "/") if top else keys
+            paths = pc.binary_join_element_wise(unit.top, keys, "/") if unit.top else keys
             listed = with_columns(listed, container=paths, offset=0, reason=place)
             if "size" in self.columns:
-                yield self._completed(with_columns(listed, status="image", modified=0), headers)
+                images = with_columns(listed, status="image", modified=0)
             else:
                 images, missing = look_up(raw, listed.drop("size"), place, stems)
-                yield self._completed(images, headers)
                 yield self._completed(missing, None)
-        spelled = {name: some for name, some in sorted(self._spelled.items()) if len(some) > 1}
+            if unit.boxes == "pixels of files":
+                images = in_fractions(with_sizes(raw, images), unit, counts)
+            yield self._completed(images, headers)
+        spelled = {
+            name: some for name, some in sorted(self._labels.spelled.items()) if len(some) > 1
+        }
         if spelled:
             example = " and ".join(map(repr, sorted(next(iter(spelled.values())))))
             counts[f"labels that are spelled in several ways, such as {example}"] += len(spelled)
         if stems.found:
             counts["images listed without their suffix"] += stems.found
-        self.classes += self._spelled
+        self.classes += self._labels.spelled
 
-    def _rows(self, top: Path, attributes: Sequence[Attribute]) -> Iterator[pa.Table]:
+    def _rows(self, top: Path, unit: ListingUnit) -> Iterator[pa.Table]:
         """What each row says; sorted by key where rows are to be joined."""
         own = "".join(
             f", nullif(trim({_marked(attribute.name)}), '')"
             f"{'::bigint' if attribute.kind == 'int' else ''} as {_marked(attribute.name)}"
-            for attribute in attributes
+            for attribute in unit.attributes
             if attribute.name in self._own
         )
         own += ", caption" * ("caption" in self.columns)
         for name in self._options.label_columns:
             own += f", {identifier(f'{CLASS}{name}')}"
+        own += f", {box_sql(self._boxes)}" if unit.boxes else ""
         first = 0
         empty = True
         with (
@@ -259,7 +286,7 @@ class Listing:
                 empty = empty and not len(cells)
                 if self._options.label_columns:
                     cells = self._labelled(cells)
-                yield self._listed(cells, attributes)
+                yield self._listed(cells, unit)
         if empty:
             raise SourceError(f"{self.file.name} lists no images; expected one image a line")
 
@@ -268,6 +295,7 @@ class Listing:
         wanted = {meaning: self.columns.get(meaning, "") for meaning in _MEANINGS}
         wanted |= {f"{_MARK}{attribute}": name for attribute, name in self._own.items()}
         wanted |= {f"{CLASS}{name}": name for name in self._options.label_columns}
+        wanted |= {f"{BOX}{side}": name for side, name in self._boxes.items()}
         return self.file.cells(wanted, as_json=("label", "caption"))
 
     def _query(self, more: str, top: Path) -> tuple[str, dict[str, object]]:
@@ -300,8 +328,8 @@ class Listing:
         query = _SORTED.format(query) if self._several else query
         return query, values
 
-    def _listed(self, cells: pa.Table, attributes: Sequence[Attribute]) -> pa.Table:
-        """What rows say: key, split, labels, group, size, attributes."""
+    def _listed(self, cells: pa.Table, unit: ListingUnit) -> pa.Table:
+        """What rows say: key, split, labels, group, size, attributes, box."""
         for name, expected in _NEEDED.items():
             if cells[name].null_count and (name == "key" or name in self.columns):
                 row = cells["row"].filter(cells[name].is_null())[0].as_py()
@@ -315,14 +343,29 @@ class Listing:
         elif self._options.unlabelled:
             labels = pa.array([[]] * len(cells), texts)
         else:
-            labels = self._by_cell(cells, "label", self._labels, texts)
+            labels = self._by_cell(cells, "label", self._labels.of, texts)
         found = {"key": cells["key"], "split": split, "labels": labels}
         found |= {name: cells[name] for name in ("group", "size")}
-        found |= {attribute.name: cells[f"{_MARK}{attribute.name}"] for attribute in attributes}
+        found |= {
+            attribute.name: cells[f"{_MARK}{attribute.name}"] for attribute in unit.attributes
+        }
         if "caption" in self.columns:
             found[CAPTIONS[0]] = self._by_cell(cells, "caption", self._captions_of, texts)
         if self._options.label_columns:
             found["uncertain"] = cells["uncertain"]
+        if unit.boxes:
+            box = cells["box"].combine_chunks()
+            has_box, one = box.is_valid(), pc.equal(pc.list_value_length(labels), 1)
+            wrong = pc.or_(cells["broken"], pc.and_not(has_box, one))
+            if (at := pc.index(wrong, True).as_py()) >= 0:
+                raise self.file.wrong(cells["row"][at].as_py(), _NO_BOX)
+            ends = pa.array(
+                np.append(0, has_box.to_numpy(zero_copy_only=False).cumsum()), pa.int32()
+            )
+            shown = labels.filter(has_box).flatten()
+            found["boxes"] = pa.ListArray.from_arrays(ends, box.filter(has_box))
+            found["box_labels"] = pa.ListArray.from_arrays(ends, shown)
+            found["drawn_on"] = cells["drawn_on"]
         return pa.table({**found, "row": cells["row"]})
 
     def _labelled(self, cells: pa.Table) -> pa.Table:
@@ -360,60 +403,6 @@ class Listing:
                 row = cells["row"][pc.index(encoded.indices, code).as_py()]
                 raise self.file.wrong(row.as_py(), f"{name} {cell or 'empty'}: {error}") from error
         return pa.array(values, kind).take(encoded.indices)
-
-    def _labels_of(self, cell: str) -> tuple[str, ...]:
-        """The identifiers of the classes in a cell, sorted."""
-        separator, none = self._options.label_separator, self._options.no_label
-        value = json.loads(cell) if cell and self.file.has_json else self._list_of(cell)
-        if isinstance(value, list) and not separator:
-            raise ValueError(
-                "a list of labels, expected one label; with --label_separator, whatever it is, "
-                "there may be several"
-            )
-        if not isinstance(value, list):
-            text = _text(value)
-            value = text.split(separator) if separator and text else [] if separator else [text]
-        labels = [self._class_of(label) for label in value]
-        if none and labels == [none]:
-            return ()
-        if not all(labels):
-            advice = "" if separator else "; --label_separator allows images without labels"
-            raise ValueError(f"empty label, expected a class{advice}")
-        if none in labels:
-            raise ValueError(f"{none}, which means none, beside others")
-        known = self._known
-        if known and (unknown := [label for label in labels if label not in known.indices]):
-            raise ValueError(
-                f"unknown label {some_of(unknown)}, expected the classes of {known.place}"
-            )
-        if len({normalize("NFC", label) for label in labels}) < len(labels):
-            raise ValueError("a label twice in one cell, expected names of classes, each once")
-        return tuple(sorted(labels))
-
-    def _list_of(self, cell: str) -> object:
-        """Of text in brackets the list, in JSON or as Python writes it; else the text."""
-        text = cell.strip()
-        if re.fullmatch(r"\[.*\]", text, re.DOTALL) and not self._names(text):
-            for form in (text, text.replace("'", '"')):
-                with suppress(ValueError, RecursionError):
-                    return json.loads(form)
-        return cell
-
-    def _names(self, text: str) -> bool:
-        """Whether an option names a label, spelled so."""
-        known = self._known is not None and text in self._known.indices
-        return known or text == self._options.no_label
-
-    def _class_of(self, label: object) -> str:
-        """A whole number without a point, as Parquet has it, if no option names it with one."""
-        text = _text(label)
-        name = text if self._names(text) else re.sub(_POINT, r"\1", text)
-        if self._known is not None:
-            name = name.strip("/")  # as the list of classes has them
-        if name and name != self._options.no_label:
-            spelled = text if self._options.label_separator else str(label)
-            self._spelled.setdefault(name, set()).add(spelled)
-        return name
 
     def _captions_of(self, cell: str) -> tuple[str, ...] | None:
         """The texts in a cell; None if there are none."""
@@ -459,14 +448,3 @@ def _named(chosen: NDArray[np.bool_], classes: Sequence[str]) -> pa.ListArray:
 def _marked(attribute: str) -> str:
     """An attribute's column in SQL, where columns are called by their meanings, too."""
     return identifier(f"{_MARK}{attribute}")
-
-
-def _text(cell: object) -> str:
-    """A label as text: whole numbers without a point, nothing as empty."""
-    if isinstance(cell, float) and cell.is_integer():
-        cell = int(cell)  # what a table program makes of whole numbers
-    if isinstance(cell, bool) or cell != cell:  # which is no number
-        cell = str(cell).lower()
-    if cell is not None and not isinstance(cell, str | int):
-        raise ValueError(f"a {type(cell).__name__}, expected text or a whole number")
-    return "" if cell is None else str(cell).strip()
