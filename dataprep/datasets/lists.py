@@ -103,10 +103,12 @@ class ListFile:
             shown = ", ".join(map(_called, self.columns[:_SHOWN]))
             if more := len(self.columns[_SHOWN:]):
                 shown += f" and {more} more"
-            folded = {name.lower(): name for name in self.columns}
-            close = get_close_matches(column.lower(), folded, n=1) if not count else []
+            folded = {name.lower(): name for name in self.columns if not count}
+            close = get_close_matches(column.lower(), folded, n=1)
             close = close or [each for each in folded if column.lower() in re.split(r"\W", each)]
             meant = f"; did you mean {_called(folded[close[0]])}?" if close else ""
+            if len(self.columns) == 1 and ";" in self.columns[0]:
+                meant = "; are its cells separated by ; where commas are expected?"
             if leads_out(self.path.parent, self.path.name):
                 shown, meant = "others, in a link that leads out of its directory", ""
             raise SourceError(
@@ -306,7 +308,7 @@ def classes_by_name(found: Collection[str]) -> Classes | None:
             f"if it is one, --classes FILE with a line {none[0]}"
         )
     if none:
-        said.append(f"a class like any other: {some_of(none)}")
+        said.append(f"a class like any other: {some_of(none)} (--no_label says that it is none)")
     if only_numbers and names != [*map(str, range(len(names)))]:
         said.append(
             f"labels are numbers from {names[0]} to {names[-1]}, and {len(names):,} classes are "

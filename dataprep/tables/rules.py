@@ -150,7 +150,7 @@ def _listed_twice(
     helps = "remove one, if they say the same"
     if len(labels) > 1:
         where += f", with the labels {some_of([label.strip('[]') for label in labels])}"
-        helps = "if it has all of these, --label_separator joins the rows of an image"
+        helps = "if it has all of these, --label_separator joins rows that differ in nothing else"
     return SourceError(
         f"{printable(place)} lists {printable(key)} twice{where}; expected each image once; {helps}"
     )

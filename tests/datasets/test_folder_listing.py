@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 from pyarrow import parquet
 
 from dataprep.archives.listing import clean_path
@@ -22,6 +23,7 @@ from dataprep.datasets.folder.dataset import Folder
 from dataprep.errors import SourceError, UsageError
 from dataprep.system.messages import some_of
 from dataprep.tables.arrow import index_tables
+from tests.conftest import Cli
 from tests.datasets.test_folder import write_archive, write_tree
 
 IMAGES = {f"{c}/{n}.jpg": f"{c}{n}".encode() * n for c in "ab" for n in (1, 2, 3)}
@@ -78,6 +80,12 @@ def refusal(raw: Path, listing: str | Path, **options: str) -> str:
         index(raw, listing, **options)
     assert str(caught.value).isprintable()
     return str(caught.value)
+
+
+def pixel() -> bytes:
+    file = io.BytesIO()
+    Image.new("L", (9, 9)).save(file, "JPEG")
+    return file.getvalue()
 
 
 EXPECTED = {
@@ -223,6 +231,14 @@ BAR, NONE = {"label_separator": "|"}, {"no_label": "No Finding"}
         ([], BAR, []),
         (["b", "a"], {}, "a list of labels, expected one label"),
         ({}, {}, "a dict, expected text"),
+        ("[0, 1]", {}, "a list of labels, expected one label"),
+        ("[0, 1]", BAR, ["0", "1"]),
+        ("['a', \"b\"]", BAR, ["a", "b"]),
+        ("[unknown]", {}, ["[unknown]"]),
+        ("[]", BAR, []),
+        ("caf\u00e9|cafe\u0301", BAR, "a label twice in one cell"),
+        (True, {}, ["true"]),
+        ([True, False], BAR, ["false", "true"]),
     ],
 )
 def test_a_cell_has_the_labels_that_the_options_say(
@@ -495,6 +511,108 @@ def test_captions_are_a_text_or_a_list(
     if suffix in ("jsonl", "parquet"):
         expected = [["one", "two"] if packed else ["one"], None, None]
     assert [row["captions"] for row in found] == expected
+
+
+def test_spellings_of_one_label_are_said(tmp_path: Path, raw: Path) -> None:
+    rows = "a/1.jpg,1\na/2.jpg,1.0\na/3.jpg,2\nb/1.jpg, 2\nb/2.jpg,01\nb/3.jpg,Cat\n"
+    (tmp_path / "l.csv").write_text(f"path,label\n{rows}")
+    dataset = Folder(listing=str(tmp_path / "l.csv"))
+    (unit,) = dataset.find(raw, None).units
+    scanned = dataset.scan(raw, unit)
+    assert [row["labels"] for table in scanned.tables for row in table.to_pylist()] == [
+        *(["1"], ["1"], ["2"], ["2"], ["01"], ["Cat"])
+    ]
+    assert scanned.classes == ["1", "2", "01", "Cat"]
+    assert scanned.counts == {"labels that are spelled in several ways, such as '1' and '1.0'": 2}
+
+
+def test_labels_in_another_form_of_unicode_are_those_of_the_list_of_classes(
+    tmp_path: Path, raw: Path
+) -> None:
+    (tmp_path / "classes.txt").write_text("cafe\u0301\n")
+    (tmp_path / "list.csv").write_text("path,label\na/1.jpg,caf\u00e9\n")
+    (row,) = index(raw, tmp_path / "list.csv", classes=str(tmp_path / "classes.txt"))["image"]
+    assert row["labels"] == ["cafe\u0301"]
+
+
+def test_paths_without_a_suffix_are_those_of_the_only_image_of_that_name(
+    cli: Cli, tmp_path: Path
+) -> None:
+    names = ["img/ISIC_1.jpg", "img/a.b.JPG", "img/two.jpg", "img/two.png", "img/no.txt"]
+    write_tree(tmp_path / "raw", dict.fromkeys(names, b"x"))
+    paths = ["img/ISIC_1", "./img/a.b", "img/two", "img/no", "gone/x", "img"]
+    listing = write_listing(tmp_path / "l.csv", [{"path": it, "label": "a"} for it in paths])
+
+    found = index(tmp_path / "raw", listing)
+
+    assert {row["key"]: row["container"] for row in found["image"]} == {
+        "img/ISIC_1": "img/ISIC_1.jpg",
+        "img/a.b": "img/a.b.JPG",
+    }
+    assert [row["key"] for row in found["missing"]] == ["img/two", "img/no", "gone/x", "img"]
+    write_tree(tmp_path / "raw", {"0.jpg": pixel(), "1.jpg": pixel()})
+    write_listing(tmp_path / "l.csv", [{"path": it, "label": it} for it in ("0", "1.jpg")])
+    words = ("--listing", listing, "--workers", "1", "--dry_run")
+    result = cli("folder", "--raw", tmp_path / "raw", "--out", tmp_path / "out", *words)
+    assert "images listed without their suffix: 1 in the raw data" in result.out
+
+
+@pytest.mark.parametrize(("column", "option"), [("Split", {}), ("Set", {"split_column": "Set"})])
+def test_a_split_is_what_the_list_says(
+    tmp_path: Path, raw: Path, column: str, option: dict[str, str]
+) -> None:
+    rows = [
+        {"path": f"a/{at}.jpg", "label": "x", column: split}
+        for at, split in enumerate(("Validation", "valid", " val"), 1)
+    ]
+    found = index(raw, write_listing(tmp_path / "l.csv", rows), **option)["image"]
+    assert {row["split"] for row in found} == {"validation"}
+
+
+def test_paths_of_images_in_hugging_faces_form(tmp_path: Path, raw: Path) -> None:
+    rows = [{"image": {"bytes": None, "path": "a/1.jpg"}, "label": 0}]
+    listing = write_listing(tmp_path / "l.parquet", rows)
+    assert told(index(raw, listing, path_column="image")["image"]) == {"a/1.jpg": ("train", ["0"])}
+
+
+def test_names_of_columns_may_have_commas(tmp_path: Path, raw: Path) -> None:
+    rows = [{"path": "a/1.jpg", "label": "x", "Note, free": "y", "b": "z"}]
+    listing = write_listing(tmp_path / "l.csv", rows)
+    (row,) = index(raw, listing, attribute_columns='b, "Note, free"')["image"]
+    assert (row["Note_free"], row["b"]) == ("y", "z")
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_columns_of_1_and_minus_1_alone_are_asked_about(
+    tmp_path: Path, raw: Path, suffix: str
+) -> None:
+    rows = [
+        {"path": f"{it}.jpg", "yes or no": (1, -1)[it % 2], "A": it % 2, "unsure": -(it < 9)}
+        for it in range(20)
+    ]
+    listing = write_listing(tmp_path / f"l.{suffix}", rows)
+    columns = {"label_columns": "A,yes or no,unsure"}
+    assert re.match(
+        rf"l.{suffix}: yes or no has -1, and hardly any 0 or empty cell; .* --uncertain negative",
+        refusal(raw, listing, **columns),
+    )
+    for uncertain, labels in (("negative", ["A"]), ("positive", ["A", "unsure", "yes or no"])):
+        found = index(raw, listing, uncertain=uncertain, **columns)["missing"]
+        assert len(found) == 20
+        write_tree(raw, {"1.jpg": b"x"})
+        (row,) = index(raw, listing, uncertain=uncertain, **columns)["image"]
+        assert sorted(row["labels"]) == labels
+        (raw / "1.jpg").unlink()
+    (row, *_) = index(raw, listing, uncertain="keep", **columns)["missing"]
+    assert row["key"] == "0.jpg"
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_columns_of_true_and_false_are_classes(tmp_path: Path, raw: Path, suffix: str) -> None:
+    rows = [{"path": "a/1.jpg", "A": True, "B": False}, {"path": "a/2.jpg", "A": False, "B": None}]
+    listing = write_listing(tmp_path / f"l.{suffix}", rows)
+    found = index(raw, listing, label_columns="A,B")["image"]
+    assert [row["labels"] for row in found] == [["A"], []]
 
 
 MARKS = ["1.0", "0", "", "-1.0", "1", "0.0", "-1", " 1 "]

@@ -54,6 +54,22 @@ def test_members_are_joined_by_key_or_alias_and_the_rest_is_named(find: Find) ->
     ]
 
 
+@pytest.mark.parametrize("name", ["d/x", "x"])
+def test_a_list_without_suffixes_finds_files_with_any(find: Find, name: str) -> None:
+    names = [name, name.replace("x", "y")]
+    members = [member("d/x.JPG"), member("d/y.png"), member("d/x.v2.jpg")]
+    images = find(
+        listed(*[{"key": it, "split": "train"} for it in names]), Scanned(members=members)
+    )
+    assert [key for (key,) in images.rows("select key from images order by key")] == names
+    assert images.unmatched().first == {"unlisted": ("d/x.v2.jpg",)}
+    names[1] += ".png"
+    images = find(
+        listed(*[{"key": it, "split": "train"} for it in names]), Scanned(members=members)
+    )
+    assert images.unmatched().first["missing"] == (name,)
+
+
 def test_a_list_of_bare_names_finds_files_in_any_folder(find: Find) -> None:
     images = find(
         listed({"key": "x.png", "split": "train"}), Scanned(members=[member("deep/in/x.png")])

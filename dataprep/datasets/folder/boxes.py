@@ -55,7 +55,7 @@ def box_sql(columns: Mapping[str, str]) -> str:
     size = ", ".join(f"try_cast({numbers[side]} as integer)" for side in _SIZE if side in columns)
     return (
         f"case when {there} then {{{box}}} end as box, ({said}) and not ({there}) as broken, "
-        f"[{size}]::integer[] as drawn_on"
+        f"{f'[{size}]' if size else 'null'}::integer[] as drawn_on"
     )
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-_JOINED: Final = "rows of an image that another row is of, joined with that"
+_JOINED: Final = "rows joined with another one of the same image"
 
 
 def joined(

@@ -48,7 +48,8 @@ class Labels:
             ValueError: it has none, or one that there may not be.
         """
         separator, none = self._separator, self._none
-        value = json.loads(cell) if cell and self._typed else self._list_of(cell)
+        value = json.loads(cell) if cell and self._typed else cell
+        value = self._list_of(value) if isinstance(value, str) else value
         if isinstance(value, list) and not separator:
             raise ValueError(
                 "a list of labels, expected one label; with --label_separator, whatever it is, "
@@ -56,7 +57,7 @@ class Labels:
             )
         if not isinstance(value, list):
             text = _text(value)
-            value = text.split(separator) if separator and text else [] if separator else [text]
+            value = text.split(separator) if separator and text else [] if separator else [value]
         labels = [self._class_of(label) for label in value]
         if (none and labels == [none]) or (self._optional and labels == [""]):
             return ()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from itertools import compress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -269,10 +270,10 @@ class Listing:
         first = 0
         empty = True
         with (
-            TemporaryDirectory(prefix="dataprep-list-") as scratch,
-            open_database(
-                Path(scratch) if self._several else None, [self.file.path], ordered=True
-            ) as database,
+            TemporaryDirectory(prefix="dataprep-list-")
+            if self._several
+            else nullcontext() as scratch,
+            open_database(scratch and Path(scratch), [self.file.path], ordered=True) as database,
             self.file.explaining(),
         ):
             query, values = self._query(own, top)
