@@ -523,7 +523,7 @@ def test_spellings_of_one_label_are_said(tmp_path: Path, raw: Path) -> None:
         *(["1"], ["1"], ["2"], ["2"], ["01"], ["Cat"])
     ]
     assert scanned.classes == ["1", "2", "01", "Cat"]
-    assert scanned.counts == {"labels that are spelled in several ways, such as '1' and '1.0'": 2}
+    assert scanned.counts == {"labels spelled in several ways, such as '1' and '1.0'": 2}
 
 
 def test_labels_in_another_form_of_unicode_are_those_of_the_list_of_classes(

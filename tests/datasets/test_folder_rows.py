@@ -111,8 +111,12 @@ def test_a_row_a_box(tmp_path: Path, raw: Path, suffix: str, form: str) -> None:
         places: dict[str, dict[str, object]] = {
             "retinanet": {"x1": x1, "y1": y1, "x2": x2, "y2": y2},
             "tensorflow": {  # of a picture twice as large
-                **{"width": 80, "height": 40},
-                **{"xmin": 2 * x1, "ymin": 2 * y1, "xmax": 2 * x2, "ymax": 2 * y2},
+                "width": 80,
+                "height": 40,
+                "xmin": 2 * x1,
+                "ymin": 2 * y1,
+                "xmax": 2 * x2,
+                "ymax": 2 * y2,
             },
             "openimages": {"XMin": x1 / 40, "XMax": x2 / 40, "YMin": y1 / 20, "YMax": y2 / 20},
         }

@@ -21,18 +21,24 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dataprep.datasets.base import Attribute, refuse_reserved
-from dataprep.datasets.folder.boxes import (
+from dataprep.datasets.folder.columns import (
+    CLASS,
+    POINT,
+    Labels,
+    attribute_columns,
+    find_columns,
+    unread_columns,
+)
+from dataprep.datasets.folder.headers import Headers, KeyedHash, header_attributes
+from dataprep.datasets.folder.joining import (
     BOX,
     FORM,
     box_columns,
     box_sql,
     in_fractions,
+    joined,
     with_sizes,
 )
-from dataprep.datasets.folder.columns import CLASS, attribute_columns, find_columns, unread_columns
-from dataprep.datasets.folder.headers import Headers, KeyedHash, header_attributes
-from dataprep.datasets.folder.joining import joined
-from dataprep.datasets.folder.labels import POINT, Labels
 from dataprep.datasets.folder.layout import BoxForm, ListingUnit
 from dataprep.datasets.folder.lookup import Stems, look_up, with_columns
 from dataprep.datasets.folder.options import FolderOptions
@@ -56,6 +62,7 @@ _MARKS: Final = {
 _SAID: Final = {text: mark for mark, texts in _MARKS.items() for text in texts}
 _FEW: Final = 10  # times as many -1 as 0 or nothing: then -1 may be what 0 is elsewhere
 _WHOLE: Final = "(0|-?[1-9][0-9]{0,17})?"  # or nothing; 007 is an ID, and not that of 7
+_STEMS: Final = "images listed without their suffix"
 _NO_BOX: Final = "box: expected four numbers and one label, or no number in these columns"
 _UNCERTAIN: Final = "a label is uncertain (--uncertain exclude)"
 _LEFT_OUT: Final = f"images left out: {_UNCERTAIN}"
@@ -245,14 +252,7 @@ class Listing:
             if unit.boxes == "pixels of files":
                 images = in_fractions(with_sizes(raw, images), unit, counts)
             yield self._completed(images, headers)
-        spelled = {
-            name: some for name, some in sorted(self._labels.spelled.items()) if len(some) > 1
-        }
-        if spelled:
-            example = " and ".join(map(repr, sorted(next(iter(spelled.values())))))
-            counts[f"labels that are spelled in several ways, such as {example}"] += len(spelled)
-        if stems.found:
-            counts["images listed without their suffix"] += stems.found
+        counts.update(self._labels.merged + Counter({_STEMS: stems.found}))
         self.classes += self._labels.spelled
 
     def _rows(self, top: Path, unit: ListingUnit) -> Iterator[pa.Table]:
@@ -270,10 +270,10 @@ class Listing:
         first = 0
         empty = True
         with (
-            TemporaryDirectory(prefix="dataprep-list-")
-            if self._several
-            else nullcontext() as scratch,
-            open_database(scratch and Path(scratch), [self.file.path], ordered=True) as database,
+            TemporaryDirectory() if self._several else nullcontext() as scratch,
+            open_database(
+                Path(scratch) if scratch else None, [self.file.path], ordered=True
+            ) as database,
             self.file.explaining(),
         ):
             query, values = self._query(own, top)
