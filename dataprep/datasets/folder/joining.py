@@ -119,6 +119,14 @@ then 'pixels' else 'pixels of files' end
 """
 """SQL for how the boxes are given, of rows with what `box_sql` has."""
 
+SEVERAL: Final = """
+select bool_or(low <> high or low in ('', 'null', '""')) from (
+    select min(said) as low, max(said) as high
+    from (select path, coalesce(trim(label::varchar), '') as said from ({}) where not blank)
+    group by trim(path))
+"""
+"""A query for whether an image has another number of labels than one."""
+
 
 def with_sizes(raw: Path, images: pa.Table) -> pa.Table:
     """With the files' own sizes as those of the pictures; null of one that EXIF turns.

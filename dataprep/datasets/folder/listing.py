@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from itertools import compress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -33,6 +33,7 @@ from dataprep.datasets.folder.headers import Headers, KeyedHash, header_attribut
 from dataprep.datasets.folder.joining import (
     BOX,
     FORM,
+    SEVERAL,
     box_columns,
     box_sql,
     in_fractions,
@@ -47,7 +48,7 @@ from dataprep.datasets.splits import split_name
 from dataprep.errors import SourceError
 from dataprep.rows import Row
 from dataprep.system.messages import some_of
-from dataprep.tables.database import identifier, open_database
+from dataprep.tables.database import Database, identifier, open_database
 from dataprep_schemas.tables import CAPTIONS, UNCERTAIN
 
 _ROWS: Final = 1 << 17  # rows at once
@@ -166,7 +167,7 @@ class Listing:
         no = [f"lower(trim(coalesce({cell}, ''))) in {_MARKS[0]}" for cell in cells]
         sides = zip(unsure, no, strict=True)
         whole += [f"[{', '.join(f'count_if({a}) > {_FEW} * count_if({b})' for a, b in sides)}]"]
-        with open_database(None, [self.file.path]) as database, self.file.explaining():
+        with self._reading() as database:
             query, values = self._cells()
             query = f"select {', '.join(whole)} from ({query}) where not blank"
             *kinds, has_uncertain, one_sided = database.execute(query, values).fetchone() or ()
@@ -196,15 +197,24 @@ class Listing:
         """
         if not self._boxes:
             return "", False
-        with open_database(None, [self.file.path]) as database, self.file.explaining():
+        with self._reading(sorts=True) as database:
             query, values = self._cells()
-            query = (
-                f"with rows as (select *, {box_sql(self._boxes)} from ({query}) where not blank) "
-                f"select {FORM}, (select bool_or(number <> 1) from (select count(distinct "
-                "nullif(trim(label::varchar), '')) as number from rows group by path)) from rows"
-            )
-            form, several = database.execute(query, values).fetchone() or ("", False)
-        return form, bool(form and several)
+            rows = f"select *, {box_sql(self._boxes)} from ({query}) where not blank"
+            (form,) = database.execute(f"select {FORM} from ({rows})", values).fetchone() or ("",)
+            (more,) = database.execute(SEVERAL.format(query), values).fetchone() or (False,)
+        return form, bool(form and more)
+
+    @contextmanager
+    def _reading(self, *, sorts: bool = False) -> Iterator[Database]:
+        """A database that reads it; what sorts gets files for what does not fit into memory."""
+        with (
+            TemporaryDirectory() if sorts else nullcontext() as scratch,
+            open_database(
+                Path(scratch) if scratch else None, [self.file.path], ordered=True
+            ) as database,
+            self.file.explaining(),
+        ):
+            yield database
 
     def tables(
         self,
@@ -269,13 +279,7 @@ class Listing:
         own += f", {box_sql(self._boxes)}" if unit.boxes else ""
         first = 0
         empty = True
-        with (
-            TemporaryDirectory() if self._several else nullcontext() as scratch,
-            open_database(
-                Path(scratch) if scratch else None, [self.file.path], ordered=True
-            ) as database,
-            self.file.explaining(),
-        ):
+        with self._reading(sorts=bool(self._several)) as database:
             query, values = self._query(own, top)
             for batch in database.sql(query, params=values).to_arrow_reader(_ROWS):
                 cells = pa.table(batch)
