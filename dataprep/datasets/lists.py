@@ -10,9 +10,7 @@ import csv
 import json
 import math
 import re
-import unicodedata
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -20,7 +18,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from dataprep.datasets.base import Classes
 from dataprep.datasets.raw_directory import leads_out
 from dataprep.errors import SourceError
 from dataprep.system.messages import printable, some_of, unreadable
@@ -276,46 +273,36 @@ def in_order(classes: Iterable[str]) -> list[str]:
     return names
 
 
-def one_form(names: Iterable[str]) -> dict[str, str]:
-    """What each name is called: itself, or in NFC where another differs in Unicode's form only."""
-    together: dict[str, set[str]] = defaultdict(set)
-    for name in names:
-        together[unicodedata.normalize("NFC", name)].add(name)
-    return {
-        name: composed if len(some) > 1 else name
-        for composed, some in together.items()
-        for name in some
-    }
-
-
-def classes_by_name(found: Collection[str]) -> Classes | None:
-    """Classes that are called so, in order, and what may be a surprise; None if there are none.
-
-    Raises:
-        SourceError: one is -1 or ``nan`` beside whole numbers, as where nobody knows the class.
-    """
-    forms = one_form(found)
-    names = in_order({*forms.values()})
-    merged = sorted(name for name, form in forms.items() if name != form)
-    said = [f"spelled in two forms of Unicode, and one class: {some_of(merged)}"] * bool(merged)
+def about_numbers(names: Sequence[str]) -> str:
+    """What to say of classes in order that are numbers, where labels are others; else nothing."""
     none = [name for name in names if name.lower() in ("-1", "nan")]
-    numbers = [int(name) for name in names if _WHOLE.fullmatch(name) and name not in none]
-    only_numbers = 0 < len(numbers) == len(names) - len(none)
-    if none and only_numbers and numbers[0] >= 0 and (none, numbers) != (["-1"], [1]):
-        raise SourceError(
-            f"a label {none[0]} beside whole numbers up to {numbers[-1]}; expected classes; if it "
-            f"means that nobody knows one, give --no_label {none[0]}, or leave these images out; "
-            f"if it is one, --classes FILE with a line {none[0]}"
-        )
-    if none:
-        said.append(f"a class like any other: {some_of(none)} (--no_label says that it is none)")
-    if only_numbers and names != [*map(str, range(len(names)))]:
+    said = [
+        f"a class like any other: {some_of(none)} (in a list, --no_label says that it is none)"
+    ] * bool(none)
+    numbers = [name for name in names if _WHOLE.fullmatch(name)]
+    if len(numbers) == len(names) and names != [*map(str, range(len(names)))]:
         said.append(
             f"labels are numbers from {names[0]} to {names[-1]}, and {len(names):,} classes are "
             "numbered anew from 0; --classes FILE with every number, one a line, keeps them"
         )
-    named = [(name, name) for name in names]
-    return Classes(named, forms if merged else {}, "; ".join(said)) if names else None
+    return "; ".join(said)
+
+
+def refuse_unknown(names: Collection[str]) -> None:
+    """Refuse -1 and ``nan`` beside whole numbers, as people write where nobody knows the class.
+
+    Raises:
+        SourceError: one is there.
+    """
+    none = sorted(name for name in names if name.lower() in ("-1", "nan"))
+    numbers = {int(name) for name in names if _WHOLE.fullmatch(name)} - {-1}
+    others = [name for name in names if name not in none and not _WHOLE.fullmatch(name)]
+    if none and numbers and not others and min(numbers) >= 0 and (none, numbers) != (["-1"], {1}):
+        raise SourceError(
+            f"a label {none[0]} beside whole numbers up to {max(numbers)}; expected classes; if it "
+            f"means that nobody knows one, give --no_label {none[0]}, or leave these images out; "
+            f"if it is one, --classes FILE with a line {none[0]}"
+        )
 
 
 def _called(column: str) -> str:

@@ -114,8 +114,7 @@ def scan_into(directory: Path, dataset: Dataset, raw: Path, unit: ScanUnit) -> N
     if scanned.copy is not None:
         scanned, copied = _copied(directory / unit.copy_name, scanned.copy)
     known = dataset.classes()
-    found = () if scanned.classes is None else scanned.classes  # perhaps filled by its tables
-    classes = found if known is None else [name for name, _ in known]
+    classes = scanned.classes or () if known is None else [name for name, _ in known]
     attributes = dataset.own_columns
     statuses: Counter[str] = Counter()
     final = directory / f"{unit.name}.parquet"

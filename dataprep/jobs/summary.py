@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 
 from dataprep.datasets import Dataset, Found, wanted_splits
+from dataprep.datasets.lists import about_numbers
 from dataprep.datasets.splits import in_usual_order
 from dataprep.errors import DatasetError, RejectedError, SourceError, UsageError
 from dataprep.jobs.index_parts import IndexParts
@@ -119,11 +120,12 @@ def summarize(
                 "share, take a larger one or another --split_seed"
             )
     listed = known is not None
-    named = None
+    named, said = None, ""
     if known is None:
         named = dataset.name_classes(parts.class_names())
         found_names = () if named else images.class_names() | parts.class_names()
         known = named.classes if named else dataset.order_classes(found_names)
+        said = "" if named or grown else about_numbers([name for name, _ in known])
     if grown is not None:
         known = _classes_of_all(grown, splits, known, listed=listed)
     if not (known or listed or named):
@@ -163,6 +165,7 @@ def summarize(
         assigned=images.assigned(),
         ignored=images.ignored(),
         counts=dict(counts),
+        said=said,
         lacking={
             split: tuple(names)
             for split, names in images.lacking().items()
@@ -271,6 +274,8 @@ def report_summary(
     number, first = summary.ignored
     if number:
         report(f"{counted(number, 'file')} ignored, the first {first}")
+    if summary.said:
+        report(summary.said)
     for what, count in summary.counts.items():
         report(f"{what}: {count:,} in the raw data")
     for what, names in _unmatched(summary.unmatched):

@@ -522,8 +522,31 @@ def test_spellings_of_one_label_are_said(tmp_path: Path, raw: Path) -> None:
     assert [row["labels"] for table in scanned.tables for row in table.to_pylist()] == [
         *(["1"], ["1"], ["2"], ["2"], ["01"], ["Cat"])
     ]
-    assert scanned.classes == ["1", "2", "01", "Cat"]
     assert scanned.counts == {"labels spelled in several ways, such as '1' and '1.0'": 2}
+
+
+def test_numbers_and_forms_of_unicode_are_told_on_the_command_line(
+    cli: Cli, tmp_path: Path
+) -> None:
+    write_tree(tmp_path / "raw", {f"{at}.jpg": pixel() for at in range(4)})
+
+    def run(*labels: str) -> tuple[int, str]:
+        rows = [{"path": f"{at}.jpg", "label": label} for at, label in enumerate(labels)]
+        listing = write_listing(tmp_path / "l.csv", rows)
+        words = ("--listing", listing, "--workers", "1", "--dry_run")
+        result = cli("folder", "--raw", tmp_path / "raw", "--out", tmp_path / "out", *words)
+        return result.code, result.out + result.err
+
+    code, said = run("0", "1", "3", "7")
+    assert code == 0
+    assert "labels are numbers from 0 to 7, and 4 classes are numbered anew from 0; --cl" in said
+    code, said = run("caf\u00e9", "cafe\u0301", "x", "y")
+    assert code == 0
+    assert "labels spelled in several ways" in said
+    assert "3 classes" in said
+    code, said = run("0", "10", "-1", "2")
+    assert code == 1
+    assert "a label -1 beside whole numbers up to 10; expected classes; if it means" in said
 
 
 def test_labels_in_another_form_of_unicode_are_those_of_the_list_of_classes(

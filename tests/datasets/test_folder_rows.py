@@ -162,7 +162,7 @@ def test_what_has_no_box_is_a_label_and_what_has_none_too_an_image(
 
     assert result.code == 0, result
     for said in (
-        "boxes in pixels of files\n",
+        "boxes from x_min, y_min, x_max, y_max, in pixels of files\n",
         "boxes without an area, left out: 1 in the raw data",
         "boxes left out, since their image is turned by EXIF, or its size is unknown: 1 in the raw",
     ):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.datasets.lists import ListFile, classes_by_name, in_order, one_form
+from dataprep.datasets.lists import ListFile, about_numbers, in_order, refuse_unknown
 from dataprep.errors import SourceError
 
 
@@ -30,44 +30,35 @@ def test_a_name_that_python_reads_as_no_number_is_a_name() -> None:
     assert in_order(["9" * 5000, "10", "9"]) == ["10", "9", "9" * 5000]
 
 
-def test_two_forms_of_unicode_are_one_name_where_they_meet() -> None:
-    one, other = "caf\u00e9", "cafe\u0301"
-    assert one_form([other, "tea"]) == {other: other, "tea": "tea"}
-    assert one_form([one, other, "tea"]) == {one: one, other: one, "tea": "tea"}
-    found = classes_by_name({one, other, "tea"})
-    assert found is not None
-    assert found.classes == [(one, one), ("tea", "tea")]
-    assert found.identifiers == {one: one, other: one, "tea": "tea"}
-    assert found.reason == f"spelled in two forms of Unicode, and one class: {other}"
-
-
 @pytest.mark.parametrize(
     ("names", "said"),
     [
+        ("", ""),
         ("cat dog", ""),
         ("0 1 2", ""),
         ("0 1 3 7", "labels are numbers from 0 to 7, and 4 classes are numbered anew from 0; --cl"),
         ("1 2 10", "labels are numbers from 1 to 10, and 3 classes"),
         ("0 1 01", "labels are numbers from 0 to 1, and 3 classes"),
-        ("-2 -1 0", "a class like any other: -1 (--no_label says that it is none); labels are num"),
+        (
+            "-2 -1 0",
+            "a class like any other: -1 (in a list, --no_label says that it is none); labels are",
+        ),
         ("-1 1", "a class like any other: -1 "),
         ("cat -1 NaN", "a class like any other: -1, NaN "),
     ],
 )
 def test_what_numbers_become_is_said(names: str, said: str) -> None:
-    found = classes_by_name(names.split())
-    assert found is not None
-    assert [name for name, _ in found.classes] == in_order(names.split())
-    assert found.reason.startswith(said)
-    assert bool(found.reason) == bool(said)
-    assert classes_by_name([]) is None
+    found = about_numbers(in_order(names.split()))
+    assert found.startswith(said)
+    assert bool(found) == bool(said)
+    refuse_unknown(names.split())
 
 
 @pytest.mark.parametrize("names", ["-1 0 1 10", "-1 1 2", "nan 0 1", "NaN 1", "-1 nan 3"])
 def test_nobody_gets_a_class_of_what_nobody_knows(names: str) -> None:
     none = in_order(names.split())[0] if "-1" in names else names.split()[0]
     with pytest.raises(SourceError, match=f"^a label {none} beside whole .* --no_label {none}, or"):
-        classes_by_name(names.split())
+        refuse_unknown(names.split())
 
 
 @pytest.mark.parametrize(

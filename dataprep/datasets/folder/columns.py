@@ -200,8 +200,8 @@ class Labels:
             name = name.strip("/")  # as the list of classes has them
             named = name in self._known.indices
             name = name if named else self._forms.get(normalize("NFC", name), name)
-        elif self._optional:  # the index tells the forms of labels apart, not those of boxes
-            name = normalize("NFC", name)
+        else:
+            name = normalize("NFC", name)  # é is one character, or two
         if name and name != self._none:
             self.spelled.setdefault(name, set()).add(text if self._separator else str(label))
         return name

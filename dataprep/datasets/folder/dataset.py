@@ -37,7 +37,7 @@ from dataprep.datasets.folder.layout import (
     refuse_listing,
 )
 from dataprep.datasets.folder.options import OPTIONS, parse_options, refuse_options_of_listings
-from dataprep.datasets.lists import ClassList, classes_by_name, in_order, load_class_list
+from dataprep.datasets.lists import ClassList, in_order, load_class_list, refuse_unknown
 from dataprep.datasets.raw_directory import open_level
 from dataprep.datasets.splits import in_usual_order
 from dataprep.errors import SourceError, UsageError
@@ -79,7 +79,7 @@ class Folder(Dataset):
             self.cut = replace(self._wanted.cut.stratified, kept=self._wanted.splits_from)
         self.names_files = not self._wanted.hash_keys
         self.attributes: tuple[Attribute, ...] = ()  # `find` knows; so these
-        self._boxes = self._captions = self._several = False
+        self._boxes = self._captions = self._several = self._listed = False
 
     def config(self) -> Mapping[str, str]:
         """The options that shape the index; no paths of files."""
@@ -119,15 +119,22 @@ class Folder(Dataset):
         return None if self._known is None else self._known.classes
 
     def name_classes(self, found: Collection[str]) -> Classes | None:
-        """Those of annotations in the order of their numbers, others in that of their names."""
+        """Those of annotations, in the order of their numbers; None of everything else."""
         if not self._wanted.annotations:
-            return classes_by_name(found)
+            return None
         names = dict.fromkeys(text.partition("\t")[2] for text in sorted(found))
         return Classes([(name, name) for name in names], {})
 
     def order_classes(self, found: Iterable[str]) -> Sequence[tuple[str, str]]:
-        """By name; by value if all are whole numbers, so that 10 comes after 9."""
-        return [(name, name) for name in in_order(found)]
+        """By name; by value if all are whole numbers, so that 10 comes after 9.
+
+        Raises:
+            SourceError: a list has a label that may mean that nobody knows one.
+        """
+        names = in_order(found)
+        if self._listed:
+            refuse_unknown(names)
+        return [(name, name) for name in names]
 
     def find(self, raw: Path, splits: Sequence[str] | None) -> Found:
         """Detect what there is from the listings of the top two levels; no archive is opened.
@@ -140,6 +147,7 @@ class Folder(Dataset):
         if self._wanted.annotations:
             found = self._find_annotated(raw)
         elif sources := self._sources(raw):
+            self._listed = True
             found = self._find_listed(raw, sources)
         else:
             found = find_folders(raw, self._wanted)
@@ -152,10 +160,10 @@ class Folder(Dataset):
         if isinstance(unit, ListingUnit):
             self.attributes = (*unit.attributes, *header_attributes(self._wanted))
             listing = self._listing(raw, unit)
-            counts: Counter[str] = Counter()  # complete, as its classes, when the tables are read
+            counts: Counter[str] = Counter()  # of what the tables leave out, when they are read
             headers = self._headers(raw)
             tables = listing.tables(raw, unit, counts, headers)
-            return Scanned(tables=tables, counts=counts, classes=listing.classes)
+            return Scanned(tables=tables, counts=counts)
         if not isinstance(unit, ContainerUnit):
             raise TypeError(f"a unit of another data set: {unit!r}")
         return self._scan_containers(raw, unit)
@@ -251,12 +259,13 @@ class Folder(Dataset):
                     "archives; expected files, or no listing"
                 )
             form, several = listing.box_form()
-            said = [f"boxes in {form}"] * bool(form)
+            columns = ", ".join(map(printable, listing.boxes.values()))
+            said = [f"boxes from {columns}, in {form}"] * bool(form)
             if packed and form == "pixels of files":
                 form = ""
                 said = [
-                    f"{listing.file.name}: boxes left out: their images are in archives, and no "
-                    "columns width and height say how many pixels these have"
+                    f"{columns} left out: their images are in archives, and no columns width and "
+                    "height say how many pixels these have"
                 ]
             self._boxes |= bool(form)
             self._several |= several and bool(form)

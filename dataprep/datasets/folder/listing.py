@@ -114,8 +114,8 @@ class Listing:
         file: what it is read through.
         columns: names of its columns by what they say: path, label, split, size, group, caption;
             and of those that are classes.
+        boxes: those of boxes, likewise.
         unread: what to say of columns that nothing reads.
-        classes: its labels, once its tables are read.
 
     Raises:
         SourceError: it is unreadable, or its columns are not what the options say.
@@ -133,12 +133,11 @@ class Listing:
         self._options = options
         self._hashes = hashes if options.hash_keys else None
         self.columns = find_columns(self.file, options)
-        self._boxes = box_columns(self.file.columns) if "label" in self.columns else {}
-        used = {**self.columns, **self._boxes}
+        self.boxes = box_columns(self.file.columns) if "label" in self.columns else {}
+        used = {**self.columns, **self.boxes}
         self._own = attribute_columns(self.file, used, options)
         self.unread = unread_columns(self.file, {*used.values(), *self._own.values()})
-        self._labels = Labels(options, known, typed=self.file.has_json, optional=bool(self._boxes))
-        self.classes: list[str] = []
+        self._labels = Labels(options, known, typed=self.file.has_json, optional=bool(self.boxes))
         self._several = ["labels"] * bool(options.label_separator)  # where rows are joined
         self._several += [CAPTIONS[0]] * ("caption" in self.columns)
 
@@ -195,11 +194,11 @@ class Listing:
         Raises:
             SourceError: it cannot be read.
         """
-        if not self._boxes:
+        if not self.boxes:
             return "", False
         with self._reading(sorts=True) as database:
             query, values = self._cells()
-            rows = f"select *, {box_sql(self._boxes)} from ({query}) where not blank"
+            rows = f"select *, {box_sql(self.boxes)} from ({query}) where not blank"
             (form,) = database.execute(f"select {FORM} from ({rows})", values).fetchone() or ("",)
             (more,) = database.execute(SEVERAL.format(query), values).fetchone() or (False,)
         return form, bool(form and more)
@@ -263,7 +262,6 @@ class Listing:
                 images = in_fractions(with_sizes(raw, images), unit, counts)
             yield self._completed(images, headers)
         counts.update(self._labels.merged + Counter({_STEMS: stems.found}))
-        self.classes += self._labels.spelled
 
     def _rows(self, top: Path, unit: ListingUnit) -> Iterator[pa.Table]:
         """What each row says; sorted by key where rows are to be joined."""
@@ -276,7 +274,7 @@ class Listing:
         own += ", caption" * ("caption" in self.columns)
         for name in self._options.label_columns:
             own += f", {identifier(f'{CLASS}{name}')}"
-        own += f", {box_sql(self._boxes)}" if unit.boxes else ""
+        own += f", {box_sql(self.boxes)}" if unit.boxes else ""
         first = 0
         empty = True
         with self._reading(sorts=bool(self._several)) as database:
@@ -300,7 +298,7 @@ class Listing:
         wanted = {meaning: self.columns.get(meaning, "") for meaning in _MEANINGS}
         wanted |= {f"{_MARK}{attribute}": name for attribute, name in self._own.items()}
         wanted |= {f"{CLASS}{name}": name for name in self._options.label_columns}
-        wanted |= {f"{BOX}{side}": name for side, name in self._boxes.items()}
+        wanted |= {f"{BOX}{side}": name for side, name in self.boxes.items()}
         return self.file.cells(wanted, as_json=("label", "caption"))
 
     def _query(self, more: str, top: Path) -> tuple[str, dict[str, object]]:
