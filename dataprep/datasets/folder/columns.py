@@ -142,7 +142,9 @@ class Labels:
         """How many labels are spelled in several ways, with an example."""
         several = [sorted(found) for _, found in sorted(self.spelled.items()) if len(found) > 1]
         example = " and ".join(map(repr, several[0])) if several else ""
-        return Counter({f"labels spelled in several ways, such as {example}": len(several)})
+        return Counter(
+            {f"labels spelled in several ways, each one class, such as {example}": len(several)}
+        )
 
     def _of(self, cell: str) -> tuple[str, ...]:
         """The identifiers of the classes in a cell, sorted.
