@@ -11,7 +11,7 @@ import json
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import repeat
+from itertools import islice, repeat
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -28,6 +28,7 @@ from dataprep.system.messages import printable
 from dataprep.system.regular_files import open_parquet
 
 _AT_ONCE: Final = 64  # images
+_MOST_BATCHES: Final = 1000  # of rows, in which the first image is looked for
 _PAGE_HEADER: Final = 32 << 10  # bytes; statistics of 4 KiB a value may be in it
 _DATA_PAGE, _DATA_PAGE_V2 = 0, 3
 _PLAIN: Final = 0
@@ -58,7 +59,7 @@ class Columns:
 
     images: dict[str, str]  # path of the bytes of each column of images: ``image.bytes``
     names: dict[str, str]  # path of the file name beside the bytes, where there is one
-    fields: dict[str, pa.DataType]  # the other columns of numbers, texts or lists of them
+    fields: dict[str, pa.DataType]  # the other columns of numbers, texts or what nests them
     classes: dict[str, tuple[str, ...]]  # names of the classes that a column's numbers are
     rows: int
     packed: dict[str, int]  # bytes of images that have to be copied; 0: may be read in place
@@ -72,7 +73,8 @@ class Columns:
         if name in self.images or (not name and len(self.images) == 1):
             return name or next(iter(self.images))
         raise SourceError(
-            f"columns of images: {', '.join(map(printable, self.images)) or 'none'}, expected "
+            f"columns of images: {', '.join(map(printable, self.images)) or 'none'} in "
+            f"{self.rows:,} rows, expected "
             f"{printable(name) or 'one'}; name it with --image_field"
         )
 
@@ -111,21 +113,26 @@ def columns_of(raw: Path, container: str) -> Columns:
 
 
 def first_rows(raw: Path, container: str, columns: Columns, count: int) -> list[Sample]:
-    """The first rows of a file, without places of images.
-
-    Raises:
-        SourceError: there are none.
-    """
-    paths = [*columns.fields, *columns.names.values()]
-    with opened(raw, container, "Parquet file") as source, _open(raw, container, source) as file:
-        batch = next(file.iter_batches(count, columns=paths), None) if columns.rows else None
-        if batch is None:
-            raise SourceError(f"{printable(container)} has no rows; move it away")
-        values = {path: _column_of(pa.table(batch), path).to_pylist() for path in paths}
+    """The first rows of a file, up to some with images; without the places of these."""
     image = StoredImage("", container, 0, 0, 0)
-    images = dict.fromkeys(columns.images, image)
-    rows = range(len(batch))
-    return [Sample("", images, {name: some[row] for name, some in values.items()}) for row in rows]
+    paths = [*columns.fields, *columns.names.values()]
+    found: list[Sample] = []
+    with opened(raw, container, "Parquet file") as source, _open(raw, container, source) as file:
+        lacking = {name: path for name, path in columns.images.items() if _lacks_some(file, path)}
+        batches = file.iter_batches(count, columns=[*paths, *lacking.values()])
+        for batch in islice(batches if columns.rows else (), _MOST_BATCHES):
+            table = pa.table(batch)
+            cells = {
+                path: _column_of(table, path).to_pylist() for path in (*paths, *lacking.values())
+            }
+            for row in range(len(table)):
+                values = {path: some[row] for path, some in cells.items()}
+                gone = {name for name, path in lacking.items() if values.pop(path) is None}
+                images = dict.fromkeys(columns.images.keys() - gone, image)
+                found.append(Sample("", images, values, []))
+            if found[-1].images:
+                break
+    return found
 
 
 def parquet_samples(
@@ -156,7 +163,7 @@ def parquet_samples(
             images = {}
             if place is not None:
                 images[image] = StoredImage("", container, *place, 0, packing, source.mtime)
-            yield Sample("", images, dict(zip(fields, values, strict=True)))
+            yield Sample("", images, dict(zip(fields, values, strict=True)), [])
 
 
 def _column_of(table: pa.Table, path: str) -> pa.ChunkedArray:
@@ -316,17 +323,30 @@ def _zigzag(data: bytes, at: int) -> tuple[int, int]:
     return number >> 1 ^ -(number & 1), at
 
 
+def _lacks_some(file: parquet.ParquetFile, path: str) -> bool:
+    """Whether a column may lack values; its images are not read where the footer tells."""
+    groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
+    chunks = [group.column(at) for group in groups for at in range(group.num_columns)]
+    known = [chunk.statistics for chunk in chunks if chunk.path_in_schema == path]
+    return any(each is None or not each.has_null_count or each.null_count for each in known)
+
+
 def _shows_images(file: parquet.ParquetFile, name: str) -> bool:
-    for batch in file.iter_batches(1, columns=[name]):
-        value = batch.column(0)[0].as_py()
-        return value is not None and is_image(value[:HEAD])
+    for batch in islice(file.iter_batches(_AT_ONCE, columns=[name]), _MOST_BATCHES):
+        for value in batch.column(0).drop_null().slice(0, 1).to_pylist():
+            return is_image(value[:HEAD])
     return False
 
 
 def _is_plain(kind: pa.DataType) -> bool:
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+    """Whether a column has values as JSON has them."""
+    lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    if any(test(kind) for test in (*lists, pa.types.is_dictionary)):
         return _is_plain(kind.value_type)
+    if pa.types.is_struct(kind):
+        return all(_is_plain(field.type) for field in kind)
     tests = (
+        pa.types.is_boolean,
         pa.types.is_integer,
         pa.types.is_floating,
         pa.types.is_string,
