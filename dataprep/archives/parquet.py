@@ -73,8 +73,7 @@ class Columns:
         if name in self.images or (not name and len(self.images) == 1):
             return name or next(iter(self.images))
         raise SourceError(
-            f"columns of images: {', '.join(map(printable, self.images)) or 'none'} in "
-            f"{self.rows:,} rows, expected "
+            f"columns of images: {', '.join(map(printable, self.images)) or 'none'}, expected "
             f"{printable(name) or 'one'}; name it with --image_field"
         )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import re
 import unicodedata
 from collections import defaultdict
@@ -18,9 +19,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from dataprep.datasets.base import Classes
 from dataprep.datasets.raw_directory import leads_out
 from dataprep.errors import SourceError
-from dataprep.system.messages import printable, unreadable
+from dataprep.system.messages import printable, some_of, unreadable
 from dataprep.system.regular_files import open_regular, read_regular
 from dataprep.system.state_files import file_sha256
 from dataprep.tables.database import identifier, open_database, quoted
@@ -43,6 +45,7 @@ _READ_LINES: Final = (  # no byte of a line but its end means anything
     "hive_partitioning=false, header=false, strict_mode=false, delim='\x01', quote='', escape='', "
     "columns={{'line': 'VARCHAR'}}))"
 )
+_WHOLE: Final = re.compile("[+-]?[0-9]{1,4000}")  # more digits Python reads as no number
 _NUMBERED: Final = re.compile(r"[^\t]*[ \t][0-9]+[ \r]*", re.ASCII)
 _RAGGED: Final = ", strict_mode=false, null_padding=true, parallel=false"
 
@@ -250,10 +253,14 @@ class ClassList:
 
 
 def in_order(classes: Iterable[str]) -> list[str]:
-    """Names of classes as they are numbered: sorted; by value if all are whole numbers."""
+    """Names of classes as they are numbered: sorted; by value if all are whole numbers.
+
+    ``nan`` beside these is the last.
+    """
     names = sorted(classes)
-    if all(name.isascii() and name.isdecimal() for name in names):
-        names.sort(key=int)
+    numbers = {name: int(name) for name in names if _WHOLE.fullmatch(name)}
+    if all(name in numbers or name.lower() == "nan" for name in names):
+        names.sort(key=lambda name: numbers.get(name, math.inf))
     return names
 
 
@@ -267,6 +274,36 @@ def one_form(names: Iterable[str]) -> dict[str, str]:
         for composed, some in together.items()
         for name in some
     }
+
+
+def classes_by_name(found: Collection[str]) -> Classes | None:
+    """Classes that are called so, in order, and what may be a surprise; None if there are none.
+
+    Raises:
+        SourceError: one is -1 or ``nan`` beside whole numbers, as where nobody knows the class.
+    """
+    forms = one_form(found)
+    names = in_order({*forms.values()})
+    merged = sorted(name for name, form in forms.items() if name != form)
+    said = [f"spelled in two forms of Unicode, and one class: {some_of(merged)}"] * bool(merged)
+    none = [name for name in names if name.lower() in ("-1", "nan")]
+    numbers = [int(name) for name in names if _WHOLE.fullmatch(name) and name not in none]
+    only_numbers = 0 < len(numbers) == len(names) - len(none)
+    if none and only_numbers and numbers[0] >= 0 and (none, numbers) != (["-1"], [1]):
+        raise SourceError(
+            f"a label {none[0]} beside whole numbers up to {numbers[-1]}; expected classes; if it "
+            f"means that nobody knows one, leave these images out, or, in `dataprep folder`, give "
+            f"--no_label {none[0]}; if it is one, --classes FILE with a line {none[0]}"
+        )
+    if none:
+        said.append(f"a class like any other: {some_of(none)}")
+    if only_numbers and names != [*map(str, range(len(names)))]:
+        said.append(
+            f"labels are numbers from {names[0]} to {names[-1]}, and {len(names):,} classes are "
+            "numbered anew from 0; --classes FILE with every number, one a line, keeps them"
+        )
+    named = [(name, name) for name in names]
+    return Classes(named, forms if merged else {}, "; ".join(said)) if names else None
 
 
 def load_class_list(path: Path) -> ClassList:

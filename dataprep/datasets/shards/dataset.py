@@ -195,7 +195,7 @@ class Shards(Dataset):
         if kind == "Parquet":
             copied = sum(_copied_bytes(raw, path, fields) for unit in units for path in unit.files)
             read = f"{sized(copied)} of compressed images are copied once" if copied else read
-        described = f"{kind}: {', '.join(said)}, {read}; {fields.describe()}"
+        described = f"{kind}: {', '.join(said)}, {read}{fields.describe()}"
         return Found((described,), tuple(units), there, copied=copied, whole=True)
 
     def scan(self, raw: Path, unit: ScanUnit) -> Scanned:
@@ -417,12 +417,13 @@ def _first_samples(
                 break
         if found:
             return path, found, classes
-    instead = (
-        f"but paths in {some_of(named)}; embed the images, as push_to_hub does" if named else ""
+    paths_only = (
+        f", but paths in {some_of(named)}; embed the images, as push_to_hub does, or give these "
+        "paths to `dataprep folder --listing`"
     )
     raise SourceError(
-        f"{some_of(paths)}: no images among the first samples{', ' * bool(named)}{instead}; choose "
-        "others with --files"
+        f"{some_of(paths)}: no images among the first samples{paths_only if named else ''}; or "
+        "choose other files with --files"
     )
 
 

@@ -16,7 +16,7 @@ from typing import Final
 from dataprep.archives.recordio import LISTED
 from dataprep.archives.samples import Sample, Value, is_nested
 from dataprep.datasets.base import Attribute, Classes, refuse_reserved
-from dataprep.datasets.lists import ClassList, in_order, one_form
+from dataprep.datasets.lists import ClassList, classes_by_name, one_form
 from dataprep.errors import SourceError
 from dataprep.system.messages import printable, some_of
 
@@ -24,7 +24,6 @@ NUMBER: Final = "number"
 """The value of ``--key_field`` that asks for the sample's number."""
 
 _MOST_CLASSES: Final = 1_000_000
-_WHOLE: Final = re.compile("[+-]?[0-9]+")
 _LIST: Final = re.compile(r"\s*\[\s*(?:[-+0-9\"'].*)?\]\s*", re.DOTALL)
 _BOXES: Final = re.compile(r"(?:^|[./_])(?:b?box(?:es)?|objects?)(?:[./_]|$)", re.IGNORECASE)
 _BOXES_FROM: Final = "boxes come from COCO's JSON and image files: `dataprep folder --listing`"
@@ -78,8 +77,8 @@ class Fields:
         taken = [f"{what} from {printable(name)}" for what, name in said.items() if name]
         if self.attributes:
             taken.append(f"attributes {some_of([name for name, _ in self.attributes])}")
-        left = f"; left out: {some_of(self.left_out)} ({_BOXES_FROM})" if self.left_out else ""
-        return ", ".join(taken) + left
+        left = [f"left out: {some_of(self.left_out)} ({_BOXES_FROM})"] if self.left_out else []
+        return "; ".join(["", *filter(None, [", ".join(taken)]), *left])
 
 
 def choose_fields(
@@ -134,7 +133,6 @@ def choose_fields(
         for names in (_IDENTIFIERS, _NAMES)
     )
     values = [sample.fields.get(label) for sample in samples]
-    _refuse_boxes(values, label, place)
     attributes = _attributes(options.get("attribute_fields", ""), samples, fields, label, place)
     caption = require("caption_field", fields)
     taken = {label, caption, *(field for field, _ in attributes)}
@@ -161,16 +159,6 @@ def _looks_like_boxes(name: str, value: Value) -> bool:
     return is_nested(value) or bool(named)
 
 
-def _refuse_boxes(values: Sequence[Value], label: str, place: str) -> None:
-    """Refuse labels that are boxes, as those of a detection set, or scores."""
-    flat = [it for value in values for it in (value if isinstance(value, list) else [value])]
-    if wrong := [it for it in flat if is_nested(it) or (isinstance(it, float) and it % 1 > 0)]:
-        raise SourceError(
-            f"{place}: {printable(label)} holds {printable(str(wrong[0]))[:80]}, as boxes and "
-            f"scores are, and no classes; take the images alone with --unlabelled; {_BOXES_FROM}"
-        )
-
-
 def _guess_label(
     fields: Mapping[str, Value], classes: Mapping[str, Sequence[str]], place: str
 ) -> str:
@@ -181,9 +169,10 @@ def _guess_label(
     ]
     if len(found) != 1:
         could = f"{some_of(found)} could be" if found else f"none of {some_of(fields)} looks like"
+        boxes = any(_looks_like_boxes(*field) for field in fields.items())
         raise SourceError(
             f"{place}: {could} the label; name it with --label_field, or take the images without "
-            "classes with --unlabelled"
+            f"classes with --unlabelled{f'; {_BOXES_FROM}' if boxes else ''}"
         )
     return found[0]
 
@@ -275,8 +264,9 @@ def label_text(label: Value, identifier: str = "", name: str = "") -> str:
     if isinstance(label, str) and "\t" not in label and not _LIST.fullmatch(label):
         return label.strip("\r\n")
     raise SourceError(
-        f"a label {printable(repr(label))[:200]}; expected the name or number of a class; name the "
-        "field that has it with --label_field, or take none with --unlabelled"
+        f"a label {printable(repr(label))[:200]}; expected the name or number of a class; take "
+        "another field with --label_field, or none with --unlabelled"
+        + (f"; {_BOXES_FROM}" if isinstance(label, (float, list, dict)) else "")
     )
 
 
@@ -335,29 +325,17 @@ def name_classes(found: Collection[str], known: ClassList | None, base: str) -> 
 
 def _named(found: Collection[str], known: ClassList | None) -> Classes:
     """Classes of labels that are text; one that is written in two forms of Unicode is one."""
-    forms = one_form([*found, *(known.indices if known else ())])
-    names = in_order({forms[name] for name in found})
-    reasons = []
-    if same := sorted({forms[name] for name in found if forms[name] != name}):
-        reasons.append(f"written in two forms of Unicode, and one class: {some_of(same)}")
-    if known is not None:
-        listed = {forms[name]: name for name in known.indices} | {it: it for it in known.indices}
-        if unknown := [name for name in names if name not in listed]:
-            raise SourceError(
-                f"unknown labels {some_of(unknown)}; expected those of {known.place}; add what is "
-                "missing there"
-            )
-        identifiers = {it: listed.get(it, listed[forms[it]]) for it in found}
-        return Classes(known.classes, identifiers, "; ".join(reasons))
-    whole = [int(name) for name in names if _WHOLE.fullmatch(name)]
-    others = [name for name in names if not _WHOLE.fullmatch(name)]
-    if whole and {name.lower() for name in others} <= {"nan"} and whole != [*range(len(names))]:
-        reasons.append(
-            f"labels are text, so that each of {some_of(names)} is a class, numbered from 0 on; "
-            "--classes says which number each has"
+    if known is None:
+        return classes_by_name(found) or Classes((), {})
+    forms = one_form([*found, *known.indices])
+    listed = {forms[name]: name for name in known.indices} | {it: it for it in known.indices}
+    identifiers = {name: listed.get(name) or listed.get(forms[name], "") for name in found}
+    if unknown := sorted(name for name, identifier in identifiers.items() if not identifier):
+        raise SourceError(
+            f"unknown labels {some_of(unknown)}; expected those of {known.place}; add what is "
+            "missing there"
         )
-    classes = [(name, name) for name in names]
-    return Classes(classes, {name: forms[name] for name in found}, "; ".join(reasons))
+    return Classes(known.classes, identifiers)
 
 
 def _first_number(numbers: set[int], count: int | None, base: str) -> tuple[int, str]:

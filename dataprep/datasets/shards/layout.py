@@ -141,8 +141,8 @@ def _refuse_compressed(path: str, head: bytes) -> None:
         begin = zlib.decompressobj(32 + zlib.MAX_WBITS).decompress(head)
         if begin[_TAR[0] :].startswith(_TAR[1]) or read_length(begin[: HEADER.size]):
             raise SourceError(
-                f"{printable(path)} is compressed, and shards are read in place; unpack it, call it "
-                ".tar.gz if it is a tar of gzip, or choose others with --files"
+                f"{printable(path)} is compressed, and shards are read in place; unpack it, or if "
+                "it is a tar of gzip call it .tar.gz; or choose others with --files"
             )
 
 
