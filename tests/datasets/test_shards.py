@@ -156,7 +156,8 @@ def test_mosaicml_s_own_bytes(tmp_path: Path) -> None:
     assert second.fields == {"label": 1, "more": {"a": 1}, "name": "é1", "size": 7}
     ((scan,), found) = scanned(tmp_path, attribute_fields="name")
     assert found.description == (
-        "MDS: train (1 file), read in place; label from label, attributes name",
+        "MDS: train (1 file), read in place; label from label, attributes name; left out: more "
+        "(boxes come from COCO's JSON and image files: `dataprep folder --listing`)",
     )
     for number, row in enumerate(scan.rows["train"]):
         with Image.open(io.BytesIO(read_image(tmp_path, row))) as image:

@@ -263,10 +263,11 @@ def label_text(label: Value, identifier: str = "", name: str = "") -> str:
         return f"{label}\t{words}" if identifier else f"{label}\t"
     if isinstance(label, str) and "\t" not in label and not _LIST.fullmatch(label):
         return label.strip("\r\n")
+    advice = "name the field that has it with --label_field"
+    if isinstance(label, (float, list, dict)):  # as in the only field of a detection set's RecordIO
+        advice = f"take the images alone with --unlabelled; {_BOXES_FROM}"
     raise SourceError(
-        f"a label {printable(repr(label))[:200]}; expected the name or number of a class; take "
-        "another field with --label_field, or none with --unlabelled"
-        + (f"; {_BOXES_FROM}" if isinstance(label, (float, list, dict)) else "")
+        f"a label {printable(repr(label))[:200]}; expected the name or number of a class; {advice}"
     )
 
 
