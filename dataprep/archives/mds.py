@@ -107,8 +107,8 @@ def _sample(
                 sample.images[name] = StoredImage("", container, at, size, 0, (), mtime)
         elif size > LONGEST:
             sample.unread.append(name)
-        else:
-            sample.fields[name] = _value(encoding, stream.read_at(at, size))
+        elif (value := _value(encoding, stream.read_at(at, size))) is not None:
+            sample.fields[name] = value
         at += size
     if at != end:
         raise ValueError(f"a sample that ends at byte {at}, its index says {end}")

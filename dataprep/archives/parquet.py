@@ -156,7 +156,13 @@ def parquet_samples(
     with opened(raw, container, "Parquet file") as source:
         with _open(raw, container, source) as file:
             table = file.read(columns=[*fields])
-            columns = [_column_of(table, path).to_pylist() for path in fields]
+            there = {
+                path for path in fields if {path, path.partition(".")[0]} & {*table.column_names}
+            }
+            none = [None] * len(places)
+            columns = [
+                _column_of(table, path).to_pylist() if path in there else none for path in fields
+            ]
         cells = zip(*columns, strict=True) if columns else repeat((), len(places))
         for place, values in zip(places, cells, strict=True):
             images = {}
@@ -334,7 +340,7 @@ def _shows_images(file: parquet.ParquetFile, name: str) -> bool:
     for batch in islice(file.iter_batches(_AT_ONCE, columns=[name]), _MOST_BATCHES):
         for value in batch.column(0).drop_null().slice(0, 1).to_pylist():
             return is_image(value[:HEAD])
-    return False
+    return not file.metadata.num_rows
 
 
 def _is_plain(kind: pa.DataType) -> bool:

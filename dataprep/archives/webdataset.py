@@ -22,7 +22,7 @@ from dataprep.archives.tar import Archive, ArchiveMember, walk
 _NUMBERS: Final = frozenset({"cls", "cls2", "index", "inx", "id"})
 _TEXTS: Final = frozenset({"txt", "text", "transcript"})
 _JSON: Final = frozenset({"json", "jsn"})
-_WHOLE: Final = re.compile("[+-]?[0-9]+")
+_WHOLE: Final = re.compile(r"\s*([+-]?[0-9]+)(?:\.0*)?\s*")
 _KEY: Final = re.compile(r"((?:.*/|))([^/.][^/]*?)[.]([^/]+)", re.DOTALL)
 
 
@@ -89,7 +89,7 @@ def _read(stream: ByteStream, suffix: str, member: ArchiveMember, sample: Sample
     try:
         value = text = stream.read_at(member.offset, member.size).decode("utf-8")
         if kind in _NUMBERS:  # webdataset takes no others; some write names there
-            value = int(text) if _WHOLE.fullmatch(text.strip()) else text.strip()
+            value = int(found[1]) if (found := _WHOLE.fullmatch(text)) else text.strip()
         elif kind in _JSON:
             value = json.loads(text)
     except (ValueError, RecursionError):

@@ -129,6 +129,10 @@ def test_the_first_image_may_come_late(tmp_path: Path) -> None:
     rows = [None] * 20 + [picture()] * 2
     parts, _ = scanned(table(tmp_path / "rows", image=pa.array(rows, pa.binary()), label=[1] * 22))
     assert labels_of(parts) == [["1"], ["1"]]
+    empty = pa.table({"image": pa.array([], pa.binary()), "label": pa.array([], pa.int64())})
+    parquet.write_table(empty, tmp_path / "rows" / "train-0.parquet")
+    found = Shards().find(tmp_path / "rows", None)
+    assert len(found.units) == 2
     with pytest.raises(SourceError, match="no images among the first samples; or choose"):
         scanned(tar(tmp_path / "none", {"a.cls": b"1"}))
 
@@ -218,6 +222,23 @@ def test_columns_of_labels(column: Any, expected: list[list[str]], tmp_path: Pat
     assert len(scan.rows["train"]) + len(scan.unmatched) == len(column)
 
 
+def test_a_file_of_another_kind_than_the_first_is_told_of(tmp_path: Path) -> None:
+    raw = table(tmp_path / "raw", label=[0, 1])
+    (raw / "train.parquet").rename(raw / "a.parquet")
+    table(raw, key=["c", "d"])
+    (raw / "train.parquet").rename(raw / "b.parquet")
+    dataset = Shards()
+    found = dataset.find(raw, None)
+    with (tmp_path / "copy").open("wb") as file:
+        copy = dataset.scan(raw, found.units[1]).copy
+        assert copy is not None
+        assert copy(file).counts == {"samples without a label": 2}
+    table(raw, label=[[0], [1, 2]])
+    (raw / "train.parquet").rename(raw / "b.parquet")
+    with pytest.raises(SourceError, match="a list of 1 label, expected one"):
+        scanned(raw)
+
+
 def test_no_classes_in_lists_are_counted(tmp_path: Path) -> None:
     scan, _ = scanned(table(tmp_path / "raw", labels=[[0, -1], [3, -1, -1], [-1], [2, 0]]))
     assert labels_of(scan) == [["0"], ["3"], [], ["0", "2"]]
@@ -225,12 +246,15 @@ def test_no_classes_in_lists_are_counted(tmp_path: Path) -> None:
 
 
 def test_classes_may_be_names_in_a_cls(tmp_path: Path) -> None:
-    texts = [b"cat\n", b"dog", b" cat"]
-    members: dict[str, bytes] = {}
-    for number, text in enumerate(texts):
-        members |= {f"{number}.jpg": picture(number), f"{number}.cls": text}
-    scan, _ = scanned(tar(tmp_path / "raw", members))
-    assert labels_of(scan) == [["cat"], ["dog"], ["cat"]]
+    for texts, expected in (
+        ((b"cat\n", b"dog", b" cat"), [["cat"], ["dog"], ["cat"]]),
+        ((b"+1", b" 2.0\n", b"007"), [["1"], ["2"], ["7"]]),
+    ):
+        members: dict[str, bytes] = {}
+        for number, text in enumerate(texts):
+            members |= {f"{number}.jpg": picture(number), f"{number}.cls": text}
+        scan, _ = scanned(tar(tmp_path / "raw", members))
+        assert labels_of(scan) == expected
 
 
 BOXES = [[1.0, 2.0, 3.0, 4.0]]
@@ -377,6 +401,12 @@ def test_numbers_of_one_name_are_classes_of_their_own(names: list[str]) -> None:
     assert len({identifier for identifier, _ in found.classes}) == len(names)
     assert [found.identifiers[text] for text in texts] == [it for it, _ in found.classes]
     assert ("told apart" in found.reason) == (names != ["1", "0"])
+
+
+def test_numbers_beyond_the_names_are_told_of() -> None:
+    texts = [label_text(0, "a", "a"), label_text(1, "b", "b"), label_text(5)]
+    found = name_classes(texts, None, "auto")
+    assert "; numbers without a name: 5; 3 of 6 never occur" in found.reason
 
 
 def test_numbers_that_never_occur_are_told_of() -> None:

@@ -345,8 +345,8 @@ class _Samples:
         if not fields.several:
             if isinstance(value, list):
                 raise SourceError(
-                    f"{len(value)} labels, expected one, as the first samples have; name another "
-                    "field with --label_field"
+                    f"a list of {counted(len(value), 'label')}, expected one, as the first samples "
+                    "have; name another field with --label_field"
                 )
             return [label_text(value, *words)] if fields.label else []
         values = value if isinstance(value, list) else [value]

@@ -168,7 +168,8 @@ def _guess_label(
         if name in classes or name == _LABEL_OF_EXAMPLES or name.rpartition(".")[2] in _LABELS
     ]
     if len(found) != 1:
-        could = f"{some_of(found)} could be" if found else f"none of {some_of(fields)} looks like"
+        there = some_of(fields) or "its fields"
+        could = f"{some_of(found)} could be" if found else f"none of {there} looks like"
         boxes = any(_looks_like_boxes(*field) for field in fields.items())
         raise SourceError(
             f"{place}: {could} the label; name it with --label_field, or take the images without "
@@ -319,6 +320,8 @@ def name_classes(found: Collection[str], known: ClassList | None, base: str) -> 
     renamed = [name for name, _ in classes if not known and name not in forms.values()]
     if named and (apart := [name for name in renamed if not name.isdecimal()]):
         reason += f"; classes of one name are told apart by their numbers: {some_of(apart)}"
+    if named and (nameless := sorted(numbers - named.keys())):
+        reason += f"; numbers without a name: {some_of([*map(str, nameless)])}"
     if count > len(numbers):
         reason += f"; {count - len(numbers):,} of {count:,} never occur, and keep their numbers"
     return Classes(tuple(classes), identifiers, reason)
