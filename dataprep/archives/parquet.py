@@ -47,6 +47,7 @@ class _Chunk(NamedTuple):
     size: int  # bytes of the pages, as they lie there
     start: int  # of the first page
     plain: bool  # nothing is compressed, nor in a dictionary
+    full: bool  # no value is missing, by its statistics
 
 
 class NotInPlaceError(Exception):
@@ -63,6 +64,7 @@ class Columns:
     classes: dict[str, tuple[str, ...]]  # names of the classes that a column's numbers are
     rows: int
     packed: dict[str, int]  # bytes of images that have to be copied; 0: may be read in place
+    lacking: dict[str, str]  # path of the bytes of each column of images that may lack some
 
     def image(self, name: str) -> str:
         """The name of the column of images: that, or the only one.
@@ -92,7 +94,8 @@ def columns_of(raw: Path, container: str) -> Columns:
     with opened(raw, container, "Parquet file") as source, _open(raw, container, source) as file:
         stream = FileRange(source, 0, source.size)
         schema = file.schema_arrow
-        found = Columns({}, {}, {}, _classes(schema.metadata or {}), file.metadata.num_rows, {})
+        classes = _classes(schema.metadata or {})
+        found = Columns({}, {}, {}, classes, file.metadata.num_rows, {}, {})
         for field in schema:
             kind = field.type
             if pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
@@ -105,9 +108,10 @@ def columns_of(raw: Path, container: str) -> Columns:
             elif _is_plain(kind):
                 found.fields[field.name] = kind
         for name, path in found.images.items():
-            found.packed[name] = sum(
-                chunk.unpacked for chunk in _chunks(stream, source.size, path) if not chunk.plain
-            )
+            chunks = _chunks(stream, source.size, path)
+            found.packed[name] = sum(chunk.unpacked for chunk in chunks if not chunk.plain)
+            if not all(chunk.full for chunk in chunks):
+                found.lacking[name] = path
         return found
 
 
@@ -117,7 +121,7 @@ def first_rows(raw: Path, container: str, columns: Columns, count: int) -> list[
     paths = [*columns.fields, *columns.names.values()]
     found: list[Sample] = []
     with opened(raw, container, "Parquet file") as source, _open(raw, container, source) as file:
-        lacking = {name: path for name, path in columns.images.items() if _lacks_some(file, path)}
+        lacking = columns.lacking
         batches = file.iter_batches(count, columns=[*paths, *lacking.values()])
         for batch in islice(batches if columns.rows else (), _MOST_BATCHES):
             table = pa.table(batch)
@@ -275,7 +279,9 @@ def _chunks(stream: FileRange, size: int, path: str) -> list[_Chunk]:
             each[3] for each in group[1] if b".".join(each[3][3]) == path.encode()
         )  # columns, meta_data
         plain = chunk[4] == _UNCOMPRESSED and 11 not in chunk  # codec, dictionary_page_offset
-        found.append(_Chunk(chunk[5], chunk[6], chunk[7], chunk[9], plain))
+        statistics = chunk.get(12)
+        full = isinstance(statistics, dict) and statistics.get(3) == 0  # null_count
+        found.append(_Chunk(chunk[5], chunk[6], chunk[7], chunk[9], plain, full))
     return found
 
 
@@ -326,14 +332,6 @@ def _value(data: bytes, at: int, kind: int) -> tuple[Any, int]:
 def _zigzag(data: bytes, at: int) -> tuple[int, int]:
     number, at = varint(data, at)
     return number >> 1 ^ -(number & 1), at
-
-
-def _lacks_some(file: parquet.ParquetFile, path: str) -> bool:
-    """Whether a column may lack values; its images are not read where the footer tells."""
-    groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
-    chunks = [group.column(at) for group in groups for at in range(group.num_columns)]
-    known = [chunk.statistics for chunk in chunks if chunk.path_in_schema == path]
-    return any(each is None or not each.has_null_count or each.null_count for each in known)
 
 
 def _shows_images(file: parquet.ParquetFile, name: str) -> bool:
