@@ -122,12 +122,11 @@ def first_rows(raw: Path, container: str, columns: Columns, count: int) -> list[
     found: list[Sample] = []
     with opened(raw, container, "Parquet file") as source, _open(raw, container, source) as file:
         lacking = columns.lacking
-        batches = file.iter_batches(count, columns=[*paths, *lacking.values()])
+        paths += lacking.values()
+        batches = file.iter_batches(count, columns=paths)
         for batch in islice(batches if columns.rows else (), _MOST_BATCHES):
             table = pa.table(batch)
-            cells = {
-                path: _column_of(table, path).to_pylist() for path in (*paths, *lacking.values())
-            }
+            cells = {path: _column_of(table, path).to_pylist() for path in paths}
             for row in range(len(table)):
                 values = {path: some[row] for path, some in cells.items()}
                 gone = {name for name, path in lacking.items() if values.pop(path) is None}
@@ -160,13 +159,7 @@ def parquet_samples(
     with opened(raw, container, "Parquet file") as source:
         with _open(raw, container, source) as file:
             table = file.read(columns=[*fields])
-            there = {
-                path for path in fields if {path, path.partition(".")[0]} & {*table.column_names}
-            }
-            none = [None] * len(places)
-            columns = [
-                _column_of(table, path).to_pylist() if path in there else none for path in fields
-            ]
+            columns = [_column_of(table, path).to_pylist() for path in fields]
         cells = zip(*columns, strict=True) if columns else repeat((), len(places))
         for place, values in zip(places, cells, strict=True):
             images = {}
@@ -176,9 +169,13 @@ def parquet_samples(
 
 
 def _column_of(table: pa.Table, path: str) -> pa.ChunkedArray:
-    """A column, or the field of one of structs."""
+    """A column, or the field of one of structs; of nulls, if there is none."""
     top, _, inner = path.partition(".")
-    return table[path] if path in table.column_names else pc.struct_field(table[top], inner)
+    if path in table.column_names:
+        return table[path]
+    if top in table.column_names:
+        return pc.struct_field(table[top], inner)
+    return pa.chunked_array([pa.nulls(len(table))])
 
 
 def places_of(raw: Path, container: str, path: str) -> Iterator[tuple[int, int]]:

@@ -145,14 +145,11 @@ def _feature(
 
 def _value(feature: example_pb2.Feature) -> Value:
     """What a feature holds: a list of other than one value; an empty one, if it has a kind."""
-    values: list[Any] = [
-        *(text.decode("utf-8", "surrogateescape") for text in feature.bytes_list.value),
-        *feature.int64_list.value,
-        *feature.float_list.value,
-    ]
-    if len(values) == 1:
-        return values[0]  # type: ignore[no-any-return]  # a number or text
-    return values if feature.WhichOneof("kind") else None
+    texts = feature.bytes_list.value
+    values: list[Any] = [text.decode("utf-8", "surrogateescape") for text in texts]
+    values += [*feature.int64_list.value, *feature.float_list.value]
+    found: Value = values[0] if len(values) == 1 else values
+    return found if feature.WhichOneof("kind") else None
 
 
 def _fields(read: Read, start: int, end: int) -> Iterator[tuple[int, int, int]]:

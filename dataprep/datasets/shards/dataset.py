@@ -32,6 +32,7 @@ from dataprep.datasets.base import (
 from dataprep.datasets.lists import ClassList, load_class_list
 from dataprep.datasets.shards.fields import (
     NUMBER,
+    PEEKED,
     Fields,
     choose_fields,
     is_no_class,
@@ -46,9 +47,8 @@ from dataprep.tables import Packing, Row, Scanned, Unmatched
 
 # Part of every fingerprint: raise it whenever the same raw data would scan differently.
 _SCAN_RULES: Final = 3
-_PEEKED: Final = 8  # samples with an image that are looked at to find the fields
 _LOOKED: Final = 10_000  # samples of a file that are searched for these
-_PEEKED_OF_LISTS: Final = 256  # where a list of one value is no list
+_PEEKED_OF_LISTS: Final = 256  # of these, where a list of one value is no list
 _ENOUGH_UNITS: Final = 350
 _MOST_FILES: Final = 64
 Place = tuple[int, int]
@@ -249,9 +249,11 @@ class _Samples:
         Raises:
             SourceError: a label or an attribute is not what the first samples have.
         """
+        names = self._unit.fields.names
         for number, sample in enumerate(samples):
             images = self._images(sample)
-            if not images and not self._says_something(sample):
+            has = (sample.fields.get(name) is not None or sample.lacks(name) for name in names)
+            if not images and not any(has):  # or else its image should be there
                 what = "lines of the .lst" if LISTED in sample.fields else "records"
                 self._counts[f"{what} without an image, passed over"] += 1
                 continue
@@ -306,11 +308,6 @@ class _Samples:
     def _images(self, sample: Sample) -> list[StoredImage]:
         wanted = self._unit.fields.image
         return [image for name, image in sample.images.items() if wanted in ("", name)]
-
-    def _says_something(self, sample: Sample) -> bool:
-        """Whether a sample has anything of what is taken, so that its image should be there."""
-        names = self._unit.fields.names
-        return any(sample.fields.get(name) is not None or sample.lacks(name) for name in names)
 
     def _lacking(self, sample: Sample) -> str:
         """What a sample does not have; empty if it has all."""
@@ -396,16 +393,16 @@ def _first_samples(
     named: dict[str, None] = {}  # fields that say where an image is
     for path in paths:
         classes: Mapping[str, Sequence[str]] = {}
-        count = _PEEKED
+        count = PEEKED
         if kind == "Parquet":
             from dataprep.archives.parquet import columns_of, first_rows  # late: they load Arrow
 
             columns = columns_of(raw, path)
-            samples: Iterable[Sample] = first_rows(raw, path, columns, _PEEKED)
+            samples: Iterable[Sample] = first_rows(raw, path, columns, PEEKED)
             classes = columns.classes
         else:
             samples = islice(SAMPLES[kind](raw, path), _LOOKED)
-            count = _PEEKED if kind in ("WebDataset", "MDS") else _PEEKED_OF_LISTS
+            count = PEEKED if kind in ("WebDataset", "MDS") else _PEEKED_OF_LISTS
         found = []
         for sample in samples:
             if sample.images:

@@ -23,6 +23,9 @@ from dataprep.system.messages import printable, some_of
 NUMBER: Final = "number"
 """The value of ``--key_field`` that asks for the sample's number."""
 
+PEEKED: Final = 8
+"""Samples that are looked at to find the fields."""
+
 _MOST_CLASSES: Final = 1_000_000
 _LIST: Final = re.compile(r"\s*\[\s*(?:[-+0-9\"'].*)?\]\s*", re.DOTALL)
 _BOXES: Final = re.compile(r"(?:^|[./_])(?:b?box(?:es)?|objects?)(?:[./_]|$)", re.IGNORECASE)
@@ -91,13 +94,14 @@ def choose_fields(
 
     Args:
         options: the data set's.
-        samples: the first few that have images.
+        samples: the first that have images; all but the kind of the label is of the first few.
         classes: names of the classes that a field's numbers are, where the file has them.
         place: their file, for messages.
 
     Raises:
         SourceError: a field is not there, or several could be meant.
     """
+    every, samples = samples, samples[:PEEKED]
     images = {name: None for sample in samples for name in sample.images}
     names = {name: None for sample in samples for name in (*sample.fields, *sample.unread)}
     pairs = [pair for sample in samples for pair in sample.fields.items()]
@@ -132,7 +136,7 @@ def choose_fields(
         next((name for name in names if numbered and name in fields), "")
         for names in (_IDENTIFIERS, _NAMES)
     )
-    values = [sample.fields.get(label) for sample in samples]
+    values = [sample.fields.get(label) for sample in every]
     attributes = _attributes(options.get("attribute_fields", ""), samples, fields, label, place)
     caption = require("caption_field", fields)
     taken = {label, caption, *(field for field, _ in attributes)}
