@@ -302,12 +302,14 @@ class FileRange(ByteStream):
 
 
 class ForwardStream(ByteStream):
-    """Pieces of bytes, each asked for once; one can skip ahead and go back by 16 KiB and `more`."""
+    """Pieces of bytes, each asked for once; one can skip ahead and go back by 16 KiB.
 
-    def __init__(self, pieces: Iterator[bytes], *, more: int = 0) -> None:
+    And to where `reach` was called, if that is 1 MiB before at most.
+    """
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
         super().__init__()
         self._pieces = pieces
-        self._kept = _KEPT + more
 
     @property
     def produced(self) -> int:
@@ -316,13 +318,14 @@ class ForwardStream(ByteStream):
 
     def reach(self, offset: int) -> int:
         """Produce what precedes `offset`; returns how much of it there is."""
-        return self._produce(offset, self._kept)
+        skipped = offset - self._position
+        return self._produce(offset, _KEPT + skipped * (0 < skipped <= _MOST_AT_ONCE + _KEPT))
 
     def _fetch(self, size: int, /) -> None:
         if self._position < self._start:
             raise ValueError(f"cannot go back to byte {self._position}")
         self.reach(self._position)
-        self._produce(self._position + size, self._kept + _MOST_AT_ONCE)
+        self._produce(self._position + size, _KEPT + _MOST_AT_ONCE)
 
     def _produce(self, offset: int, kept: int) -> int:
         while self.produced < offset and (piece := next(self._pieces, b"")):

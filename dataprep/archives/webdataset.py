@@ -46,7 +46,7 @@ def webdataset_samples(
         if compressed := container_kind(container) == "gzip":
             from dataprep.archives.gzip import find_restarts, unpack  # late: it loads numpy
 
-            stream = forward = ForwardStream(unpack(source), more=LONGEST)
+            stream = forward = ForwardStream(unpack(source))
             packing = ("gzip", restarts)
         count = 0
         parts = _parts(stream, container)
