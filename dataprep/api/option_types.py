@@ -46,6 +46,7 @@ class PrepareOptions(JobOptions, total=False):
     attribute_fields: Names | None
     classes: StrPath | None
     label_base: Literal["auto", "0", "1"] | None
+    unlabelled: bool | None
     split_name: str | None
     out: StrPath | None
     local_scratch_dir: StrPath | None
@@ -75,7 +76,6 @@ class PrepareOptions(JobOptions, total=False):
     seed: int | None
     folds: int | None
     listing: StrPath | None
-    unlabelled: bool | None
     path_column: str | None
     label_column: str | None
     split_column: str | None

@@ -18,7 +18,7 @@ import numpy as np
 
 from dataprep.archives.listing import StoredImage
 from dataprep.archives.open_files import FileRange
-from dataprep.archives.samples import HEAD, Sample, Value, is_image, opened
+from dataprep.archives.samples import HEAD, LONGEST, Sample, Value, is_image, opened
 from dataprep.errors import SourceError
 from dataprep.system.messages import printable, unreadable
 from dataprep.system.regular_files import read_regular
@@ -30,7 +30,6 @@ _NUMBERS: Final = {"int": "<i8"} | {
 }
 _TEXTS: Final = ("str", "str_int", "str_float", "str_decimal")
 _FILES: Final = ("jpeg", "png", "bytes")
-_MOST_SHOWN: Final = 1 << 20  # bytes of a field
 
 
 class _File(msgspec.Struct, frozen=True):
@@ -98,7 +97,7 @@ def _sample(
     varying = shard.column_sizes.count(None)
     sizes = iter(struct.unpack(f"<{varying}I", stream.read_at(at, 4 * varying)))
     at += 4 * varying
-    sample = Sample("", {}, {})
+    sample = Sample("", {}, {}, [])
     columns = zip(shard.column_names, shard.column_encodings, shard.column_sizes, strict=True)
     for name, encoding, fixed in columns:
         size = next(sizes) if fixed is None else fixed
@@ -106,8 +105,10 @@ def _sample(
             if is_image(stream.read_at(at, min(HEAD, size))):
                 container, mtime = file
                 sample.images[name] = StoredImage("", container, at, size, 0, (), mtime)
-        elif size <= _MOST_SHOWN:
-            sample.fields[name] = _value(encoding, stream.read_at(at, size))
+        elif size > LONGEST:
+            sample.unread.append(name)
+        elif (value := _value(encoding, stream.read_at(at, size))) is not None:
+            sample.fields[name] = value
         at += size
     if at != end:
         raise ValueError(f"a sample that ends at byte {at}, its index says {end}")
@@ -121,6 +122,5 @@ def _value(encoding: str, data: bytes) -> Value:
     if encoding in _TEXTS:
         return data.decode("utf-8")
     if encoding == "json":
-        value = json.loads(data)
-        return value if isinstance(value, (int, float, str, list)) else None
+        return json.loads(data)  # type: ignore[no-any-return]  # any JSON is a value
     return None

@@ -302,7 +302,10 @@ class FileRange(ByteStream):
 
 
 class ForwardStream(ByteStream):
-    """Pieces of bytes, each asked for once; one can skip ahead and go back by 16 KiB."""
+    """Pieces of bytes, each asked for once; one can skip ahead and go back by 16 KiB.
+
+    And to where `reach` was called, if that is 1 MiB before at most.
+    """
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         super().__init__()
@@ -315,7 +318,8 @@ class ForwardStream(ByteStream):
 
     def reach(self, offset: int) -> int:
         """Produce what precedes `offset`; returns how much of it there is."""
-        return self._produce(offset, _KEPT)
+        skipped = offset - self._position
+        return self._produce(offset, _KEPT + skipped * (0 < skipped <= _MOST_AT_ONCE + _KEPT))
 
     def _fetch(self, size: int, /) -> None:
         if self._position < self._start:

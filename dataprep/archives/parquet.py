@@ -11,7 +11,7 @@ import json
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import repeat
+from itertools import islice, repeat
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -28,6 +28,7 @@ from dataprep.system.messages import printable
 from dataprep.system.regular_files import open_parquet
 
 _AT_ONCE: Final = 64  # images
+_MOST_BATCHES: Final = 1000  # of rows, in which the first image is looked for
 _PAGE_HEADER: Final = 32 << 10  # bytes; statistics of 4 KiB a value may be in it
 _DATA_PAGE, _DATA_PAGE_V2 = 0, 3
 _PLAIN: Final = 0
@@ -46,6 +47,7 @@ class _Chunk(NamedTuple):
     size: int  # bytes of the pages, as they lie there
     start: int  # of the first page
     plain: bool  # nothing is compressed, nor in a dictionary
+    full: bool  # no value is missing, by its statistics
 
 
 class NotInPlaceError(Exception):
@@ -58,10 +60,11 @@ class Columns:
 
     images: dict[str, str]  # path of the bytes of each column of images: ``image.bytes``
     names: dict[str, str]  # path of the file name beside the bytes, where there is one
-    fields: dict[str, pa.DataType]  # the other columns of numbers, texts or lists of them
+    fields: dict[str, pa.DataType]  # the other columns of numbers, texts or what nests them
     classes: dict[str, tuple[str, ...]]  # names of the classes that a column's numbers are
     rows: int
     packed: dict[str, int]  # bytes of images that have to be copied; 0: may be read in place
+    lacking: dict[str, str]  # path of the bytes of each column of images that may lack some
 
     def image(self, name: str) -> str:
         """The name of the column of images: that, or the only one.
@@ -91,7 +94,8 @@ def columns_of(raw: Path, container: str) -> Columns:
     with opened(raw, container, "Parquet file") as source, _open(raw, container, source) as file:
         stream = FileRange(source, 0, source.size)
         schema = file.schema_arrow
-        found = Columns({}, {}, {}, _classes(schema.metadata or {}), file.metadata.num_rows, {})
+        classes = _classes(schema.metadata or {})
+        found = Columns({}, {}, {}, classes, file.metadata.num_rows, {}, {})
         for field in schema:
             kind = field.type
             if pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
@@ -104,28 +108,33 @@ def columns_of(raw: Path, container: str) -> Columns:
             elif _is_plain(kind):
                 found.fields[field.name] = kind
         for name, path in found.images.items():
-            found.packed[name] = sum(
-                chunk.unpacked for chunk in _chunks(stream, source.size, path) if not chunk.plain
-            )
+            chunks = _chunks(stream, source.size, path)
+            found.packed[name] = sum(chunk.unpacked for chunk in chunks if not chunk.plain)
+            if not all(chunk.full for chunk in chunks):
+                found.lacking[name] = path
         return found
 
 
 def first_rows(raw: Path, container: str, columns: Columns, count: int) -> list[Sample]:
-    """The first rows of a file, without places of images.
-
-    Raises:
-        SourceError: there are none.
-    """
-    paths = [*columns.fields, *columns.names.values()]
-    with opened(raw, container, "Parquet file") as source, _open(raw, container, source) as file:
-        batch = next(file.iter_batches(count, columns=paths), None) if columns.rows else None
-        if batch is None:
-            raise SourceError(f"{printable(container)} has no rows; move it away")
-        values = {path: _column_of(pa.table(batch), path).to_pylist() for path in paths}
+    """The first rows of a file, up to some with images; without the places of these."""
     image = StoredImage("", container, 0, 0, 0)
-    images = dict.fromkeys(columns.images, image)
-    rows = range(len(batch))
-    return [Sample("", images, {name: some[row] for name, some in values.items()}) for row in rows]
+    paths = [*columns.fields, *columns.names.values()]
+    found: list[Sample] = []
+    with opened(raw, container, "Parquet file") as source, _open(raw, container, source) as file:
+        lacking = columns.lacking
+        paths += lacking.values()
+        batches = file.iter_batches(count, columns=paths)
+        for batch in islice(batches if columns.rows else (), _MOST_BATCHES):
+            table = pa.table(batch)
+            cells = {path: _column_of(table, path).to_pylist() for path in paths}
+            for row in range(len(table)):
+                values = {path: some[row] for path, some in cells.items()}
+                gone = {name for name, path in lacking.items() if values.pop(path) is None}
+                images = dict.fromkeys(columns.images.keys() - gone, image)
+                found.append(Sample("", images, values, []))
+            if found[-1].images:
+                break
+    return found
 
 
 def parquet_samples(
@@ -156,13 +165,17 @@ def parquet_samples(
             images = {}
             if place is not None:
                 images[image] = StoredImage("", container, *place, 0, packing, source.mtime)
-            yield Sample("", images, dict(zip(fields, values, strict=True)))
+            yield Sample("", images, dict(zip(fields, values, strict=True)), [])
 
 
 def _column_of(table: pa.Table, path: str) -> pa.ChunkedArray:
-    """A column, or the field of one of structs."""
+    """A column, or the field of one of structs; of nulls, if there is none."""
     top, _, inner = path.partition(".")
-    return table[path] if path in table.column_names else pc.struct_field(table[top], inner)
+    if path in table.column_names:
+        return table[path]
+    if top in table.column_names:
+        return pc.struct_field(table[top], inner)
+    return pa.chunked_array([pa.nulls(len(table))])
 
 
 def places_of(raw: Path, container: str, path: str) -> Iterator[tuple[int, int]]:
@@ -263,7 +276,9 @@ def _chunks(stream: FileRange, size: int, path: str) -> list[_Chunk]:
             each[3] for each in group[1] if b".".join(each[3][3]) == path.encode()
         )  # columns, meta_data
         plain = chunk[4] == _UNCOMPRESSED and 11 not in chunk  # codec, dictionary_page_offset
-        found.append(_Chunk(chunk[5], chunk[6], chunk[7], chunk[9], plain))
+        statistics = chunk.get(12)
+        full = isinstance(statistics, dict) and statistics.get(3) == 0  # null_count
+        found.append(_Chunk(chunk[5], chunk[6], chunk[7], chunk[9], plain, full))
     return found
 
 
@@ -317,16 +332,21 @@ def _zigzag(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _shows_images(file: parquet.ParquetFile, name: str) -> bool:
-    for batch in file.iter_batches(1, columns=[name]):
-        value = batch.column(0)[0].as_py()
-        return value is not None and is_image(value[:HEAD])
-    return False
+    for batch in islice(file.iter_batches(_AT_ONCE, columns=[name]), _MOST_BATCHES):
+        for value in batch.column(0).drop_null().slice(0, 1).to_pylist():
+            return is_image(value[:HEAD])
+    return not file.metadata.num_rows
 
 
 def _is_plain(kind: pa.DataType) -> bool:
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+    """Whether a column has values as JSON has them."""
+    lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    if any(test(kind) for test in (*lists, pa.types.is_dictionary)):
         return _is_plain(kind.value_type)
+    if pa.types.is_struct(kind):
+        return all(_is_plain(field.type) for field in kind)
     tests = (
+        pa.types.is_boolean,
         pa.types.is_integer,
         pa.types.is_floating,
         pa.types.is_string,

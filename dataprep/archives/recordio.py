@@ -14,7 +14,7 @@ not 0, so many float32 labels, and the image. Source: MXNet src/io/image_recordi
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -40,6 +40,8 @@ _WHOLE, _FIRST, _MIDDLE, _LAST = range(4)
 _CFLAG_SHIFT = 29
 _IMAGE = "image"
 _LABEL = "label"
+LISTED: Final = "lst"
+"""The field with the label that the list beside the file has."""
 
 
 def frame(head: bytes, data: bytes) -> list[bytes]:
@@ -121,14 +123,17 @@ def frames(read: Callable[[int, int], bytes], size: int) -> Iterator[tuple[int, 
 def recordio_samples(raw: Path, container: str) -> Iterator[Sample]:
     """The images of a ``.rec`` file; ``label`` is a number, or a list where it has several.
 
-    The key is what the ``.lst`` beside it says, and empty if there is none. An image whose record
-    has several parts does not lie in one piece: it is read with its frame.
+    The key is what the ``.lst`` beside it says, and empty if there is none; its label is ``lst``;
+    behind the records come its lines of which there is none. An image whose record has several
+    parts does not lie in one piece: it is read with its frame. A record of nothing but numbers, as
+    InsightFace has them, has no fields.
 
     Raises:
         SourceError: the file cannot be read, or is damaged.
     """
     with opened(raw, container, "RecordIO file of images") as source:
-        keys = _listed((raw / container).with_suffix(".lst"))
+        lines = _lines((raw / container).with_suffix(".lst"))
+        seen = set[int]()
         stream = FileRange(source, 0, source.size)
         for start, end, total in frames(stream.read_at, source.size):
             if end > source.size:
@@ -139,20 +144,41 @@ def recordio_samples(raw: Path, container: str) -> Iterator[Sample]:
             if head > total:
                 raise SinkError(f"the record at byte {start} has {flag} labels in {total} bytes")
             several = struct.unpack(f"<{flag}f", stream.read_at(at + HEADER.size, 4 * flag))
-            labels = [int(it) if it.is_integer() else it for it in (several or (label,))]
+            fields: dict[str, Value] = {_LABEL: _labels(several or (label,))}
             whole = end - at == total + -total % 4
             begin, packing = (at + head, ()) if whole else (at, ("recordio", end - start))
             place = container, begin, total - head, 0
-            key = keys.get(number, "")
+            key, listed = _listed(lines.get(number, ""))
+            seen.add(number)
+            if lines:
+                fields[LISTED] = listed
+            elif head == total:
+                fields.clear()
             image = StoredImage(key, *place, packing, source.mtime)
             known = is_image(stream.read_at(at + head, HEAD)) or not whole
-            value: Value = labels[0] if len(labels) == 1 else labels
-            yield Sample(key, {_IMAGE: image} if known else {}, {_LABEL: value})
+            yield Sample(key, {_IMAGE: image} if known else {}, fields, [])
+        for number in lines.keys() - seen:
+            yield Sample(_listed(lines[number])[0], {}, {LISTED: None}, [])
 
 
-def _listed(path: Path) -> dict[int, str]:
-    """The keys of a list, by number: its first and its last column; empty without one."""
+def _labels(values: Sequence[float]) -> Value:
+    labels = [int(it) if it.is_integer() else it for it in values]
+    return labels[0] if len(labels) == 1 else labels
+
+
+def _lines(path: Path) -> dict[int, str]:
+    """What a list has behind each number: labels and a path; empty without one."""
     if not path.exists():
         return {}
-    rows = [line.split("\t") for line in read_regular(path).decode("utf-8").splitlines() if line]
-    return {int(row[0]): row[-1] for row in rows}
+    lines = read_regular(path).decode("utf-8").splitlines()
+    rows = (line.partition("\t") for line in lines if line)
+    return {int(number): rest for number, _, rest in rows}
+
+
+def _listed(line: str) -> tuple[str, Value]:
+    """The path of a line, and the label as a record has it; None if it is no number."""
+    label, _, path = line.rpartition("\t")
+    try:
+        return path, _labels(np.array(label.split("\t"), np.float32).tolist())
+    except ValueError:
+        return path, None

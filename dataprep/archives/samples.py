@@ -17,11 +17,14 @@ from dataprep.archives.tar import AGAIN
 from dataprep.errors import SinkError, SourceError
 from dataprep.system.messages import printable, unreadable
 
-Value = int | float | str | list[Any] | None
-"""Of a field: a number, text, a list of either, or nothing."""
+Value = int | float | str | list[Any] | dict[str, Any] | None
+"""Of a field: a number, text, a list of either, or nothing; or nested, such as boxes."""
 
 HEAD: Final = 32
 """Bytes by which an image is known."""
+
+LONGEST: Final = 1 << 20
+"""Bytes of a field that is read, other than an image."""
 
 _IMAGE: Final = re.compile(
     rb"\xff\xd8\xff|\x89PNG\r\n|GIF8|RIFF....WEBP|BM....\0\0\0\0|II\*\0|MM\0\*|\0\0\0\x0cjP  "
@@ -44,11 +47,23 @@ class Sample(NamedTuple):
         key: what its container calls it; empty if it does not.
         images: by the name of the field.
         fields: everything else that could be read, by name.
+        unread: what could not: it is longer, or damaged.
     """
 
     key: str
     images: dict[str, StoredImage]
     fields: dict[str, Value]
+    unread: list[str]
+
+    def lacks(self, field: str) -> bool:
+        """Whether a field, or what it is in, could not be read."""
+        return any(f"{field}.".startswith(f"{name}.") for name in self.unread)
+
+
+def is_nested(value: object) -> bool:
+    """Whether a value is no number, text or list of them, but boxes or the like."""
+    inner = value if isinstance(value, list) else [value]
+    return any(isinstance(each, (dict, list)) for each in inner)
 
 
 def is_image(head: bytes) -> bool:

@@ -8,7 +8,7 @@ tensorflow/core/lib/io/record_writer.h.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ import google_crc32c
 
 from dataprep.archives.listing import StoredImage
 from dataprep.archives.open_files import FileRange
-from dataprep.archives.samples import HEAD, Sample, Value, is_image, opened, varint
+from dataprep.archives.samples import HEAD, LONGEST, Sample, Value, is_image, opened, varint
 from dataprep.errors import SinkError
 from dataprep_schemas import example_pb2
 
@@ -26,7 +26,7 @@ HEADER: Final = struct.Struct("<QI")
 """What is before the data: its length, and the checksum of that."""
 _FOOTER = struct.Struct("<I")
 _MASK_DELTA = 0xA282EAD8
-_SMALL: Final = 4096  # bytes of a feature that is read whole
+_SMALL: Final = 4096  # bytes of a feature that is read whole, whatever it is
 _TAG_AND_LENGTH: Final = 20  # bytes, at most
 _LENGTH_DELIMITED: Final = 2  # of protocol buffers' wire types
 
@@ -93,10 +93,13 @@ def frames(read: Read, size: int) -> Iterator[tuple[int, int]]:
         at += length + FRAMING
 
 
-def tfrecord_samples(raw: Path, container: str) -> Iterator[Sample]:
+def tfrecord_samples(
+    raw: Path, container: str, wanted: Collection[str] | None = None
+) -> Iterator[Sample]:
     """The tf.train.Examples of a TFRecord file; their features are the fields.
 
-    Features of many values that are no image are left out, if they have more than 4 KiB.
+    Args:
+        wanted: those that are read, of features of more than 4 KiB; None: all.
 
     Raises:
         SourceError: the file cannot be read, is compressed or damaged, or has other records.
@@ -104,28 +107,29 @@ def tfrecord_samples(raw: Path, container: str) -> Iterator[Sample]:
     with opened(raw, container, "TFRecord file of tf.train.Examples") as source:
         stream = FileRange(source, 0, source.size)
         for data in frames(stream.read_at, source.size):
-            sample = Sample("", {}, {})
+            sample = Sample("", {}, {}, [])
             for features in _fields(stream.read_at, *data):
                 for entry in _fields(stream.read_at, *features[1:]) if features[0] == 1 else ():
-                    name, found = _feature(stream.read_at, *entry[1:])
+                    name, found = _feature(stream.read_at, *entry[1:], wanted)
                     if isinstance(found, tuple):
                         place = (found[0], found[1] - found[0], 0, (), source.mtime)
                         sample.images[name] = StoredImage("", container, *place)
+                    elif entry[2] - entry[1] > LONGEST:
+                        sample.unread.append(name)
                     else:
                         sample.fields[name] = found
             yield sample
 
 
-def _feature(read: Read, start: int, end: int) -> tuple[str, Value | tuple[int, int]]:
+def _feature(
+    read: Read, start: int, end: int, wanted: Collection[str] | None
+) -> tuple[str, Value | tuple[int, int]]:
     """The name of a feature, and its value; of an image where it lies."""
     if end - start <= _SMALL:
         entry = example_pb2.Features.FeatureEntry.FromString(read(start, end - start))
-        feature = entry.value
-        texts = feature.bytes_list.value
+        texts = entry.value.bytes_list.value
         if len(texts) != 1 or not is_image(texts[0][:HEAD]):
-            values: list[Any] = [text.decode("utf-8", "surrogateescape") for text in texts]
-            values += [*feature.int64_list.value, *feature.float_list.value]
-            return entry.key, (values[0] if len(values) == 1 else values or None)
+            return entry.key, _value(entry.value)
     parts = {number: (first, last) for number, first, last in _fields(read, start, end)}
     name = read(parts[1][0], min(parts[1][1] - parts[1][0], _SMALL)).decode("utf-8")
     for number, first, last in _fields(read, *parts[2]):
@@ -133,7 +137,19 @@ def _feature(read: Read, start: int, end: int) -> tuple[str, Value | tuple[int, 
         if len(places) == 1 and is_image(read(places[0][1], HEAD)):
             return name, (places[0][1], places[0][2])
         break
-    return name, None
+    if end - start > LONGEST or (wanted is not None and name not in wanted):
+        return name, None
+    entry = example_pb2.Features.FeatureEntry.FromString(read(start, end - start))
+    return name, _value(entry.value)
+
+
+def _value(feature: example_pb2.Feature) -> Value:
+    """What a feature holds: a list of other than one value; an empty one, if it has a kind."""
+    texts = feature.bytes_list.value
+    values: list[Any] = [text.decode("utf-8", "surrogateescape") for text in texts]
+    values += [*feature.int64_list.value, *feature.float_list.value]
+    found: Value = values[0] if len(values) == 1 else values
+    return found if feature.WhichOneof("kind") else None
 
 
 def _fields(read: Read, start: int, end: int) -> Iterator[tuple[int, int, int]]:

@@ -16,13 +16,13 @@ from typing import Final
 from dataprep.archives.containers import container_kind
 from dataprep.archives.listing import StoredImage, clean_path, in_clutter, is_image_name
 from dataprep.archives.open_files import ByteStream, FileRange, ForwardStream
-from dataprep.archives.samples import Sample, Value, opened
+from dataprep.archives.samples import LONGEST, Sample, Value, opened
 from dataprep.archives.tar import Archive, ArchiveMember, walk
 
 _NUMBERS: Final = frozenset({"cls", "cls2", "index", "inx", "id"})
 _TEXTS: Final = frozenset({"txt", "text", "transcript"})
 _JSON: Final = frozenset({"json", "jsn"})
-_LONGEST: Final = 12 << 10  # bytes of a field: a stream can go back by so many
+_WHOLE: Final = re.compile(r"\s*([+-]?[0-9]+)(?:\.0*)?\s*")
 _KEY: Final = re.compile(r"((?:.*/|))([^/.][^/]*?)[.]([^/]+)", re.DOTALL)
 
 
@@ -51,14 +51,14 @@ def webdataset_samples(
         count = 0
         parts = _parts(stream, container)
         for name, members in groupby(parts, key=lambda part: part[0]):
-            sample = Sample(name, {}, {})
+            sample = Sample(name, {}, {}, [])
             for _, suffix, path, member in members:
                 if is_image_name(path):
                     place = (member.offset, member.size, member.modified, packing)
                     sample.images[suffix] = StoredImage(path, container, *place, source.mtime)
                     count += 1
                 else:
-                    sample.fields.update(_field(stream, suffix, member))
+                    _read(stream, suffix, member, sample)
             yield sample
         if compressed and kept is not None:
             kept.append(find_restarts(source, forward.produced, count))
@@ -77,18 +77,25 @@ def _parts(stream: ByteStream, container: str) -> Iterator[tuple[str, str, str, 
         yield found[1] + found[2], found[3].lower(), path, member
 
 
-def _field(stream: ByteStream, suffix: str, member: ArchiveMember) -> dict[str, Value]:
-    """What a member says, by its last suffix; nothing if that is for none of us."""
+def _read(stream: ByteStream, suffix: str, member: ArchiveMember, sample: Sample) -> None:
+    """Add what a member says, by its last suffix; nothing if that is for none of us."""
     kind = suffix.rpartition(".")[2]
-    if kind not in _NUMBERS | _TEXTS | _JSON or member.size > _LONGEST:
-        return {}
-    text = stream.read_at(member.offset, member.size).decode("utf-8")
-    if kind in _NUMBERS:
-        return {suffix: int(text)}
-    if kind in _TEXTS:
-        return {suffix: text}
-    value = json.loads(text)
-    if not isinstance(value, dict):
-        return {suffix: value if isinstance(value, (int, float, str)) else None}
-    plain = (int, float, str, list)
-    return {f"{suffix}.{name}": each for name, each in value.items() if isinstance(each, plain)}
+    if kind not in _NUMBERS | _TEXTS | _JSON:
+        return
+    if member.size > LONGEST:
+        sample.unread.append(suffix)
+        return
+    value: Value
+    try:
+        value = text = stream.read_at(member.offset, member.size).decode("utf-8")
+        if kind in _NUMBERS:  # webdataset takes no others; some write names there
+            value = int(found[1]) if (found := _WHOLE.fullmatch(text)) else text.strip()
+        elif kind in _JSON:
+            value = json.loads(text)
+    except (ValueError, RecursionError):
+        sample.unread.append(suffix)
+    else:
+        named = {suffix: value}
+        if isinstance(value, dict):
+            named = {f"{suffix}.{name}": each for name, each in value.items()}
+        sample.fields.update((name, each) for name, each in named.items() if each is not None)

@@ -10,6 +10,7 @@ import csv
 import json
 import math
 import re
+import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from dataprep.datasets.base import Classes
 from dataprep.datasets.raw_directory import leads_out
 from dataprep.errors import SourceError
 from dataprep.system.messages import printable, some_of, unreadable
@@ -273,12 +275,41 @@ def in_order(classes: Iterable[str]) -> list[str]:
     return names
 
 
+def one_form(names: Iterable[str]) -> dict[str, str]:
+    """What each name is called: of names that differ in Unicode's form alone, all NFC.
+
+    Every other name is called what it is, in whatever form.
+    """
+    forms: dict[str, list[str]] = {}
+    for name in dict.fromkeys(names):
+        forms.setdefault(unicodedata.normalize("NFC", name), []).append(name)
+    return {name: form if len(same) > 1 else name for form, same in forms.items() for name in same}
+
+
+def classes_by_name(found: Collection[str]) -> Classes | None:
+    """Classes that are called so, in order, and what may be a surprise; None if there are none.
+
+    Raises:
+        SourceError: one is -1 or ``nan`` beside whole numbers, as where nobody knows the class.
+    """
+    forms = one_form(found)
+    names = in_order({*forms.values()})
+    refuse_unknown(names)
+    said = "; ".join(filter(None, (about_forms(forms), about_numbers(names))))
+    named = [(name, name) for name in names]
+    return Classes(named, forms if about_forms(forms) else {}, said) if names else None
+
+
+def about_forms(forms: Mapping[str, str]) -> str:
+    """What to say of names that `one_form` has made the same; else nothing."""
+    merged = {form for name, form in forms.items() if name != form}
+    return f"spelled in two forms of Unicode, and one class: {some_of(merged)}" if merged else ""
+
+
 def about_numbers(names: Sequence[str]) -> str:
     """What to say of classes in order that are numbers, where labels are others; else nothing."""
     none = [name for name in names if name.lower() in ("-1", "nan")]
-    said = [
-        f"a class like any other: {some_of(none)} (in a list, --no_label says that it is none)"
-    ] * bool(none)
+    said = [f"a class like any other: {some_of(none)}"] * bool(none)
     numbers = [name for name in names if _WHOLE.fullmatch(name)]
     if len(numbers) == len(names) and names != [*map(str, range(len(names)))]:
         said.append(
@@ -300,8 +331,8 @@ def refuse_unknown(names: Collection[str]) -> None:
     if none and numbers and not others and min(numbers) >= 0 and (none, numbers) != (["-1"], {1}):
         raise SourceError(
             f"a label {none[0]} beside whole numbers up to {max(numbers)}; expected classes; if it "
-            f"means that nobody knows one, give --no_label {none[0]}, or leave these images out; "
-            f"if it is one, --classes FILE with a line {none[0]}"
+            "means that nobody knows one, leave these images out, or, in `dataprep folder`, give "
+            f"--no_label {none[0]}; if it is one, --classes FILE with a line {none[0]}"
         )
 
 

@@ -11,11 +11,14 @@ from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, ClassVar, Final, Literal
+from unicodedata import normalize
 
 from dataprep.archives.containers import container_kind, stat_fingerprint
-from dataprep.archives.listing import StoredImage, clean_path
+from dataprep.archives.listing import StoredImage, clean_path, is_image_name
 from dataprep.archives.mds import INDEX
-from dataprep.archives.samples import Sample
+from dataprep.archives.recordio import LISTED
+from dataprep.archives.samples import LONGEST, Sample
+from dataprep.archives.tfrecord import tfrecord_samples
 from dataprep.archives.webdataset import webdataset_samples
 from dataprep.datasets.base import (
     Attribute,
@@ -27,16 +30,25 @@ from dataprep.datasets.base import (
     wanted_splits,
 )
 from dataprep.datasets.lists import ClassList, load_class_list
-from dataprep.datasets.shards.fields import NUMBER, Fields, choose_fields, label_text, name_classes
+from dataprep.datasets.shards.fields import (
+    NUMBER,
+    PEEKED,
+    Fields,
+    choose_fields,
+    is_no_class,
+    label_text,
+    name_classes,
+)
 from dataprep.datasets.shards.layout import SAMPLES, Kind, find_files, splits_of
 from dataprep.datasets.splits import in_usual_order, parse_split
-from dataprep.errors import SourceError
-from dataprep.system.messages import counted, printable, sized
+from dataprep.errors import SourceError, UsageError
+from dataprep.system.messages import counted, printable, sized, some_of
 from dataprep.tables import Packing, Row, Scanned, Unmatched
 
 # Part of every fingerprint: raise it whenever the same raw data would scan differently.
-_SCAN_RULES: Final = 2
-_PEEKED: Final = 8  # samples that are looked at to find the fields
+_SCAN_RULES: Final = 3
+_LOOKED: Final = 10_000  # samples of a file that are searched for these
+_PEEKED_OF_LISTS: Final = 256  # of these, where a list of one value is no list
 _ENOUGH_UNITS: Final = 350
 _MOST_FILES: Final = 64
 Place = tuple[int, int]
@@ -87,6 +99,7 @@ OPTIONS: Final = (
         "auto",
         choices=("auto", "0", "1"),
     ),
+    Option("unlabelled", "Take all images that there are, without classes.", flag=True),
     Option(
         "split_name",
         "The split of all images, if no name of a file tells one.",
@@ -135,11 +148,19 @@ class Shards(Dataset):
         self.attributes: tuple[Attribute, ...] = ()  # `find` knows
         self._several = False
         self._split = parse_split("split_name", self.options["split_name"])
+        self._unlabelled = "unlabelled" in self.options
+        both = {"label_field", "classes"} & options.keys()
+        if self._unlabelled and both:
+            raise UsageError(f"--unlabelled with --{min(both)}; leave one of them out")
 
     @property
     def multilabel(self) -> bool:
-        """Whether labels are lists, or flags; `find` knows."""
-        return self._several
+        """Whether labels are lists, or flags, or there are none; `find` knows."""
+        return self._several or self._unlabelled
+
+    def classes(self) -> Sequence[tuple[str, str]] | None:
+        """None at all where images are unlabelled."""
+        return [] if self._unlabelled else None
 
     @property
     def has_captions(self) -> bool:
@@ -151,8 +172,10 @@ class Shards(Dataset):
         path = self.options.get("classes")
         return None if path is None else load_class_list(Path(path))
 
-    def name_classes(self, found: Collection[str]) -> Classes:
+    def name_classes(self, found: Collection[str]) -> Classes | None:
         """The classes by their numbers, or their names; see `fields.name_classes`."""
+        if self._unlabelled:
+            return None
         return name_classes(found, self._known, self.options["label_base"])
 
     def find(self, raw: Path, splits: Sequence[str] | None) -> Found:
@@ -160,8 +183,9 @@ class Shards(Dataset):
         kind, files = find_files(raw, self.options.get("files", ""))
         by_split = splits_of(files, self._split)
         there = wanted_splits(in_usual_order(by_split), splits)
-        samples, classes = _first_samples(raw, kind, files[0])
-        fields = choose_fields(self.options, samples, classes, printable(files[0]))
+        some = sorted(path for split in there for path in by_split[split])
+        first, samples, classes = _first_samples(raw, kind, some)
+        fields = choose_fields(self.options, samples, classes, printable(first))
         self._several = fields.several
         self.attributes = tuple(attribute for _, attribute in fields.attributes)
         units = [unit for split in there for unit in _units(kind, split, by_split[split], fields)]
@@ -171,7 +195,7 @@ class Shards(Dataset):
         if kind == "Parquet":
             copied = sum(_copied_bytes(raw, path, fields) for unit in units for path in unit.files)
             read = f"{sized(copied)} of compressed images are copied once" if copied else read
-        described = f"{kind}: {', '.join(said)}, {read}; {fields.describe()}"
+        described = f"{kind}: {', '.join(said)}, {read}{fields.describe()}"
         return Found((described,), tuple(units), there, copied=copied, whole=True)
 
     def scan(self, raw: Path, unit: ScanUnit) -> Scanned:
@@ -186,6 +210,8 @@ class Shards(Dataset):
         for path in unit.files:
             if unit.kind == "WebDataset":
                 samples = webdataset_samples(raw, path, unit.restarts_name, restarts)
+            elif unit.kind == "TFRecord":
+                samples = tfrecord_samples(raw, path, unit.fields.names)
             else:
                 samples = SAMPLES[unit.kind](raw, path)
             found.add(path, samples)
@@ -223,24 +249,32 @@ class _Samples:
         Raises:
             SourceError: a label or an attribute is not what the first samples have.
         """
+        names = self._unit.fields.names
         for number, sample in enumerate(samples):
-            key, place = self._key(path, number, sample), printable(path)
             images = self._images(sample)
-            try:
-                labels = self._labels(sample)
-                attributes = dict(self._attributes(sample))
-            except SourceError as error:
-                raise SourceError(f"{place}, {printable(key)}: {error}") from error
+            has = (sample.fields.get(name) is not None or sample.lacks(name) for name in names)
+            if not images and not any(has):  # or else its image should be there
+                what = "lines of the .lst" if LISTED in sample.fields else "records"
+                self._counts[f"{what} without an image, passed over"] += 1
+                continue
+            key = self._key(path, number, sample)
             if len(images) != 1:
                 what = f"samples {'of several images' if images else 'without an image'}"
                 self._refuse(key, path, what, "unlisted" if images else "missing")
-            elif labels is None:
-                self._refuse(key, path, "samples without a label")
+            elif what := self._lacking(sample):
+                self._refuse(key, path, what)
             elif key in self._keys:
                 self._refuse(key, path, "samples of a key that another one has")
             else:
+                try:
+                    texts = self._labels(sample)
+                    attributes = dict(self._attributes(sample))
+                except SourceError as error:
+                    raise SourceError(f"{printable(path)}, {printable(key)}: {error}") from error
+                self._count(sample)
                 self._keys.add(key)
                 said = {"attributes": attributes, "captions": self._captions(sample)}
+                labels = tuple(sorted(map(self._number, texts)))
                 self._rows.append(images[0].row(key, labels, **said))
 
     def scanned(self, restarts: bytes = b"") -> Scanned:
@@ -275,18 +309,43 @@ class _Samples:
         wanted = self._unit.fields.image
         return [image for name, image in sample.images.items() if wanted in ("", name)]
 
-    def _labels(self, sample: Sample) -> tuple[int, ...] | None:
-        """Numbers of the labels; None if one is missing."""
+    def _lacking(self, sample: Sample) -> str:
+        """What a sample does not have; empty if it has all."""
+        fields = self._unit.fields
+        for field in fields.names:
+            if sample.lacks(field):
+                return (
+                    f"samples whose {printable(field)} is damaged, or longer than {sized(LONGEST)}"
+                )
+        value = sample.fields.get(fields.label)
+        if not fields.label or (isinstance(value, list) and fields.several and not fields.flags):
+            return ""
+        if is_no_class(value):
+            return "samples whose label is -1 or nan, which is no class"
+        return "samples without a label" if value in (None, "", []) else ""
+
+    def _count(self, sample: Sample) -> None:
+        """What of a sample that is taken the user should know."""
+        label, listed = (sample.fields.get(name) for name in (self._unit.fields.label, LISTED))
+        if isinstance(label, list) and (none := sum(map(is_no_class, label))):
+            self._counts["labels of -1 or nan in lists, which are no class"] += none
+        if LISTED in sample.fields and not sample.key:
+            self._counts["records that the .lst beside them does not list"] += 1
+        elif listed not in (None, sample.fields.get("label")):
+            self._counts["labels that differ from those of the .lst (--label_field lst)"] += 1
+
+    def _labels(self, sample: Sample) -> list[str]:
+        """What the labels of a sample are called."""
         fields = self._unit.fields
         value = sample.fields.get(fields.label)
         words = [str(sample.fields.get(name) or "") for name in (fields.identifier, fields.name)]
         if not fields.several:
             if isinstance(value, list):
-                raise SourceError(f"{len(value)} labels, expected one, as the first samples have")
-            text = label_text(value, *words)
-            return (self._number(text),) if text else None
-        if value is None:
-            return None
+                raise SourceError(
+                    f"a list of {counted(len(value), 'label')}, expected one, as the first samples "
+                    "have; name another field with --label_field"
+                )
+            return [label_text(value, *words)] if fields.label else []
         values = value if isinstance(value, list) else [value]
         if fields.flags:
             if len(values) != fields.flags or not all(flag in (0, 1) for flag in values):
@@ -298,13 +357,13 @@ class _Samples:
             self.know([""] * len(values))
             values = [number for number, flag in enumerate(values) if flag]
         texts = [text for text in map(label_text, values) if text]
-        if len({*texts}) < len(texts):
+        if len({normalize("NFC", text) for text in texts}) < len(texts):
             raise SourceError(
                 f"the labels {printable(str(values))[:200]}, expected each class once, or in every "
                 "sample as many zeros and ones; correct them, or name another field with "
                 "--label_field"
             )
-        return tuple(sorted(map(self._number, texts)))
+        return texts
 
     def _captions(self, sample: Sample) -> tuple[str, ...]:
         value = sample.fields.get(self._unit.fields.caption)
@@ -319,7 +378,7 @@ class _Samples:
             if attribute.kind == "text":
                 yield attribute.name, value if isinstance(value, str) else json.dumps(value)
             elif isinstance(value, int):
-                yield attribute.name, value
+                yield attribute.name, int(value)
             else:
                 raise SourceError(
                     f"{printable(field)} is {printable(repr(value))}, no whole number as in the "
@@ -328,18 +387,41 @@ class _Samples:
 
 
 def _first_samples(
-    raw: Path, kind: Kind, path: str
-) -> tuple[list[Sample], Mapping[str, Sequence[str]]]:
-    """The first samples of a file, and the names of classes that it has."""
-    if kind == "Parquet":
-        from dataprep.archives.parquet import columns_of, first_rows  # late: they load Arrow
+    raw: Path, kind: Kind, paths: Sequence[str]
+) -> tuple[str, list[Sample], Mapping[str, Sequence[str]]]:
+    """The first file with images, its first samples of them, and the names of its classes."""
+    named: dict[str, None] = {}  # fields that say where an image is
+    for path in paths:
+        classes: Mapping[str, Sequence[str]] = {}
+        count = PEEKED
+        if kind == "Parquet":
+            from dataprep.archives.parquet import columns_of, first_rows  # late: they load Arrow
 
-        columns = columns_of(raw, path)
-        return first_rows(raw, path, columns, _PEEKED), columns.classes
-    samples = [*islice(SAMPLES[kind](raw, path), _PEEKED)]
-    if not samples:
-        raise SourceError(f"{printable(path)} has no samples; move it away, or choose with --files")
-    return samples, {}
+            columns = columns_of(raw, path)
+            samples: Iterable[Sample] = first_rows(raw, path, columns, PEEKED)
+            classes = columns.classes
+        else:
+            samples = islice(SAMPLES[kind](raw, path), _LOOKED)
+            count = PEEKED if kind in ("WebDataset", "MDS") else _PEEKED_OF_LISTS
+        found = []
+        for sample in samples:
+            if sample.images:
+                found.append(sample)
+            else:
+                texts = {name: it for name, it in sample.fields.items() if isinstance(it, str)}
+                named |= {name: None for name, text in texts.items() if is_image_name(text)}
+            if len(found) == count:
+                break
+        if found:
+            return path, found, classes
+    paths_only = (
+        f", but paths in {some_of(named)}; embed the images, as push_to_hub does, or give these "
+        "paths to `dataprep folder --listing`"
+    )
+    raise SourceError(
+        f"{some_of(paths)}: no images among the first samples{paths_only if named else ''}; or "
+        "choose other files with --files"
+    )
 
 
 def _units(kind: Kind, split: str, files: Sequence[str], fields: Fields) -> Iterator[ShardsUnit]:

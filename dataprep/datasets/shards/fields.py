@@ -13,19 +13,23 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from dataprep.archives.samples import Sample, Value
+from dataprep.archives.recordio import LISTED
+from dataprep.archives.samples import Sample, Value, is_nested
 from dataprep.datasets.base import Attribute, Classes, refuse_reserved
-from dataprep.datasets.lists import ClassList, in_order
+from dataprep.datasets.lists import ClassList, classes_by_name, one_form
 from dataprep.errors import SourceError
 from dataprep.system.messages import printable, some_of
 
 NUMBER: Final = "number"
 """The value of ``--key_field`` that asks for the sample's number."""
 
-UNKNOWN: Final = -1
-"""What Hugging Face has for a class that nobody knows."""
+PEEKED: Final = 8
+"""Samples that are looked at to find the fields."""
 
 _MOST_CLASSES: Final = 1_000_000
+_LIST: Final = re.compile(r"\s*\[\s*(?:[-+0-9\"'].*)?\]\s*", re.DOTALL)
+_BOXES: Final = re.compile(r"(?:^|[./_])(?:b?box(?:es)?|objects?)(?:[./_]|$)", re.IGNORECASE)
+_BOXES_FROM: Final = "boxes come from COCO's JSON and image files: `dataprep folder --listing`"
 _LABELS: Final = ("cls", "label", "labels", "class", "category", "target", "y")
 _LABEL_OF_EXAMPLES: Final = "image/class/label"
 _KEYS: Final = ("image/key", "key", "json.key", "image/filename", "filename", "json.filename")
@@ -48,6 +52,7 @@ class Fields:
         key: empty: what the container calls the sample; `NUMBER`: its number in its file.
         caption: empty: nothing.
         attributes: the field of each.
+        left_out: what looks like boxes or is nested, and is not taken.
     """
 
     image: str
@@ -59,6 +64,7 @@ class Fields:
     key: str
     caption: str
     attributes: tuple[tuple[str, Attribute], ...]
+    left_out: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -74,7 +80,8 @@ class Fields:
         taken = [f"{what} from {printable(name)}" for what, name in said.items() if name]
         if self.attributes:
             taken.append(f"attributes {some_of([name for name, _ in self.attributes])}")
-        return ", ".join(taken)
+        left = [f"left out: {some_of(self.left_out)} ({_BOXES_FROM})"] if self.left_out else []
+        return "; ".join(["", *filter(None, [", ".join(taken)]), *left])
 
 
 def choose_fields(
@@ -87,15 +94,18 @@ def choose_fields(
 
     Args:
         options: the data set's.
-        samples: the first few.
+        samples: the first that have images; all but the kind of the label is of the first few.
         classes: names of the classes that a field's numbers are, where the file has them.
         place: their file, for messages.
 
     Raises:
         SourceError: a field is not there, or several could be meant.
     """
+    every, samples = samples, samples[:PEEKED]
     images = {name: None for sample in samples for name in sample.images}
-    fields = {name: each for sample in samples for name, each in sample.fields.items()}
+    names = {name: None for sample in samples for name in (*sample.fields, *sample.unread)}
+    pairs = [pair for sample in samples for pair in sample.fields.items()]
+    fields = names | {name: value for name, value in pairs if value not in (None, [])}
 
     def require(option: str, known: Mapping[str, object] | Sequence[str]) -> str:
         name = options.get(option, "")
@@ -112,7 +122,9 @@ def choose_fields(
             f"{place}: samples of several images, {some_of(images)}; name the one that is to be "
             "stored with --image_field"
         )
-    label = require("label_field", fields) or _guess_label(fields, classes, place)
+    label = require("label_field", fields)
+    if not label and "unlabelled" not in options:
+        label = _guess_label(fields, classes, place)
     keys = (*_KEYS, f"{image or next(iter(images), '')}.path")
     key = options.get("key_field", "")
     if key and key != NUMBER:
@@ -124,18 +136,31 @@ def choose_fields(
         next((name for name in names if numbered and name in fields), "")
         for names in (_IDENTIFIERS, _NAMES)
     )
-    lists = [it for sample in samples if isinstance(it := sample.fields.get(label), list)]
+    values = [sample.fields.get(label) for sample in every]
+    attributes = _attributes(options.get("attribute_fields", ""), samples, fields, label, place)
+    caption = require("caption_field", fields)
+    taken = {label, caption, *(field for field, _ in attributes)}
     return Fields(
         image=image,
         label=label,
-        several=bool(lists),
-        flags=_flags(lists, label),
+        several=_are_lists(values),
+        flags=_flags(values, label),
         identifier=identifier or name,
         name=name or identifier,
         key=key,
-        caption=require("caption_field", fields),
-        attributes=_attributes(options.get("attribute_fields", ""), samples, fields, label, place),
+        caption=caption,
+        attributes=attributes,
+        left_out=tuple(
+            name
+            for name, value in fields.items()
+            if name not in taken and _looks_like_boxes(name, value)
+        ),
     )
+
+
+def _looks_like_boxes(name: str, value: Value) -> bool:
+    named = isinstance(value, (list, float)) and _BOXES.search(name)
+    return is_nested(value) or bool(named)
 
 
 def _guess_label(
@@ -147,8 +172,13 @@ def _guess_label(
         if name in classes or name == _LABEL_OF_EXAMPLES or name.rpartition(".")[2] in _LABELS
     ]
     if len(found) != 1:
-        could = f"{some_of(found)} could be" if found else f"none of {some_of(fields)} looks like"
-        raise SourceError(f"{place}: {could} the label; name it with --label_field")
+        there = some_of(fields) or "its fields"
+        could = f"{some_of(found)} could be" if found else f"none of {there} looks like"
+        boxes = any(_looks_like_boxes(*field) for field in fields.items())
+        raise SourceError(
+            f"{place}: {could} the label; name it with --label_field, or take the images without "
+            f"classes with --unlabelled{f'; {_BOXES_FROM}' if boxes else ''}"
+        )
     return found[0]
 
 
@@ -164,15 +194,28 @@ def _is_number(value: Value) -> bool:
     return any(isinstance(each, (int, float)) for each in values)
 
 
-def _flags(lists: Sequence[Sequence[object]], label: str) -> int:
-    """How many zeros and ones each list is; 0: they are lists of labels, none of which is twice."""
+def _are_lists(values: Sequence[Value]) -> bool:
+    """Whether labels are lists; an empty one among others may stand for none."""
+    lists = [value for value in values if isinstance(value, list)]
+    return any(lists) or 0 < len(lists) == len(values) - values.count(None)
+
+
+def _flags(values: Sequence[Value], label: str) -> int:
+    """How many zeros and ones each list is; 0: they are lists of labels, none of which is twice.
+
+    Where some are no lists, tf.Example and RecordIO have lists of one value there.
+    """
+    lists = [
+        each if isinstance(each, list) else [each] for each in values if each not in (None, [])
+    ]
     counts = {len(each) for each in lists}
     if len(counts) != 1 or not all(flag in (-1, 0, 1) for one in lists for flag in one):
         return 0
     count = counts.pop()
     # A vector of two may be two labels; tf.Example and RecordIO have flags there.
     repeated = any(len({*each}) < count for each in lists)
-    return count if count > 1 and (repeated or label in (_LABEL_OF_EXAMPLES, "label")) else 0
+    named = label in (_LABEL_OF_EXAMPLES, "label") or isinstance(lists[0][0], bool)
+    return count if count > 1 and (repeated or named) else 0
 
 
 def _attributes(
@@ -186,7 +229,7 @@ def _attributes(
     names = [name.strip() for name in asked.split(",") if name.strip()]
     if names == ["all"] and "all" not in fields:
         plain = [name for name, value in fields.items() if isinstance(value, (int, str))]
-        names = [name for name in plain if name != label]
+        names = [name for name in plain if name not in (label, LISTED)]
     found: dict[str, Attribute] = {}
     for name in names:
         if name not in fields:
@@ -214,18 +257,28 @@ def label_text(label: Value, identifier: str = "", name: str = "") -> str:
     Raises:
         SourceError: it can be no class.
     """
-    if label is None or label in ("", UNKNOWN):
+    if label is None or is_no_class(label):
         return ""
+    if isinstance(label, bool):
+        return str(label).lower()
     if isinstance(label, float) and label.is_integer():
         label = int(label)
-    if isinstance(label, int) and not isinstance(label, bool) and 0 <= label < _MOST_CLASSES:
-        return f"{label}\t{identifier}\t{name}" if identifier else f"{label}\t"
-    if isinstance(label, str) and "\t" not in label:
-        return label
+    if isinstance(label, int) and 0 <= label < _MOST_CLASSES:
+        words = "\t".join(" ".join(word.split("\t")) for word in (identifier, name))
+        return f"{label}\t{words}" if identifier else f"{label}\t"
+    if isinstance(label, str) and "\t" not in label and not _LIST.fullmatch(label):
+        return label.strip("\r\n")
+    advice = "name the field that has it with --label_field"
+    if isinstance(label, (float, list, dict)):  # as in the only field of a detection set's RecordIO
+        advice = f"take the images alone with --unlabelled; {_BOXES_FROM}"
     raise SourceError(
-        f"a label {printable(repr(label))}; expected the name or number of a class; name the field "
-        "that has it with --label_field"
+        f"a label {printable(repr(label))[:200]}; expected the name or number of a class; {advice}"
     )
+
+
+def is_no_class(label: Value) -> bool:
+    """Whether a label is -1 or no number, as libraries have it where nobody knows the class."""
+    return isinstance(label, (int, float)) and (label == -1 or label != label)
 
 
 def name_classes(found: Collection[str], known: ClassList | None, base: str) -> Classes:
@@ -242,14 +295,7 @@ def name_classes(found: Collection[str], known: ClassList | None, base: str) -> 
     """
     numbered = [text.split("\t") for text in found if "\t" in text]
     if not numbered:
-        names = in_order(found)
-        if known is not None and (unknown := [name for name in names if name not in known.indices]):
-            raise SourceError(
-                f"unknown labels {some_of(unknown)}; expected those of {known.place}; add what is "
-                "missing there"
-            )
-        listed = known.classes if known else tuple((name, name) for name in names)
-        return Classes(listed, {name: name for name in names}, "")
+        return _named(found, known)
     if len(numbered) < len(found):
         texts = [text for text in found if "\t" not in text]
         raise SourceError(
@@ -258,6 +304,8 @@ def name_classes(found: Collection[str], known: ClassList | None, base: str) -> 
         )
     numbers = {int(number) for number, *_ in numbered}
     named: dict[int, tuple[str, str]] = {}
+    forms = one_form(word for _, *words in numbered for word in words)
+    numbered = [[number, *map(forms.__getitem__, words)] for number, *words in numbered]
     for number, *words in numbered:
         if words[0] and named.setdefault(int(number), (words[0], words[1])) != (*words,):
             raise SourceError(
@@ -273,7 +321,29 @@ def name_classes(found: Collection[str], known: ClassList | None, base: str) -> 
         )
     classes = list(known.classes) if known else _identified(named, first, count)
     identifiers = {text: classes[int(text.partition("\t")[0]) - first][0] for text in found}
+    renamed = [name for name, _ in classes if not known and name not in forms.values()]
+    if named and (apart := [name for name in renamed if not name.isdecimal()]):
+        reason += f"; classes of one name are told apart by their numbers: {some_of(apart)}"
+    if named and (nameless := sorted(numbers - named.keys())):
+        reason += f"; numbers without a name: {some_of([*map(str, nameless)])}"
+    if count > len(numbers):
+        reason += f"; {count - len(numbers):,} of {count:,} never occur, and keep their numbers"
     return Classes(tuple(classes), identifiers, reason)
+
+
+def _named(found: Collection[str], known: ClassList | None) -> Classes:
+    """Classes of labels that are text; one that is written in two forms of Unicode is one."""
+    if known is None:
+        return classes_by_name(found) or Classes((), {})
+    forms = one_form([*found, *known.indices])
+    listed = {forms[name]: name for name in known.indices} | {it: it for it in known.indices}
+    identifiers = {name: listed.get(name) or listed.get(forms[name], "") for name in found}
+    if unknown := sorted(name for name, identifier in identifiers.items() if not identifier):
+        raise SourceError(
+            f"unknown labels {some_of(unknown)}; expected those of {known.place}; add what is "
+            "missing there"
+        )
+    return Classes(known.classes, identifiers)
 
 
 def _first_number(numbers: set[int], count: int | None, base: str) -> tuple[int, str]:
@@ -298,7 +368,10 @@ def _identified(
     """Identifier and name by number; of two classes of one name the numbers are added."""
     classes = [named.get(number, (str(number),) * 2) for number in range(first, first + count)]
     often = Counter(identifier for identifier, _ in classes)
-    return [
-        (identifier if often[identifier] == 1 else f"{identifier} {number}", name)
-        for number, (identifier, name) in enumerate(classes, first)
-    ]
+    found = []
+    for number, (identifier, name) in enumerate(classes, first):
+        told = identifier
+        while often[told] > (told == identifier):
+            told = f"{told} {number}"
+        found.append((told, name))
+    return found

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final, Literal
@@ -129,7 +131,19 @@ def _kind_of(raw: Path, path: str) -> Kind | None:
     try:
         return "TFRecord" if read_length(head[: HEADER.size]) else None
     except SinkError:
+        _refuse_compressed(path, head)
         return None
+
+
+def _refuse_compressed(path: str, head: bytes) -> None:
+    """Refuse shards that are compressed as a whole, rather than pass over them."""
+    with suppress(zlib.error, SinkError):  # gzip or zlib, as its header says
+        begin = zlib.decompressobj(32 + zlib.MAX_WBITS).decompress(head)
+        if begin[_TAR[0] :].startswith(_TAR[1]) or read_length(begin[: HEADER.size]):
+            raise SourceError(
+                f"{printable(path)} is compressed, and shards are read in place; unpack it, or if "
+                "it is a tar of gzip call it .tar.gz; or choose others with --files"
+            )
 
 
 def _refuse_own(raw: Path) -> None:
