@@ -11,13 +11,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar, Final, Literal
 
 from dataprep.errors import SourceError, UsageError
 from dataprep.system.messages import printable, some_of
 from dataprep.tables import Scanned
 from dataprep.tables.cut import StratifiedCut
 from dataprep_schemas.tables import CAPTIONS, INDEX, ORDER, RECORDS, OwnKind
+
+OLDEST: Final = 120
+"""Years that an age may be; what is above stands for an unknown age, or is a mistake."""
+
+TOO_OLD: Final = "age out of range"
+"""What `Scanned.counts` calls an age above."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ if TYPE_CHECKING:  # they load DuckDB and Arrow, which --help does not need
     from dataprep.datasets.folder.listing import Listing
 
 # Part of every fingerprint: raise it whenever the same raw data would scan differently.
-_SCAN_RULES: Final = 8
+_SCAN_RULES: Final = 9
 
 
 class Folder(Dataset):
@@ -153,7 +153,7 @@ class Folder(Dataset):
             self.attributes = (*unit.attributes, *header_attributes(self._wanted))
             listing = self._listing(raw, unit)
             counts: Counter[str] = Counter()  # of what the tables leave out, when they are read
-            headers = self._headers(raw)
+            headers = self._headers(raw, counts)
             tables = listing.tables(
                 raw, unit.top, unit.attributes, counts, headers, packed=unit.packed
             )
@@ -224,10 +224,10 @@ class Folder(Dataset):
     def _hashes(self) -> KeyedHash | None:
         return None if self._wanted.hash_key is None else KeyedHash(self._wanted.hash_key)
 
-    def _headers(self, raw: Path) -> Headers | None:
+    def _headers(self, raw: Path, counts: Counter[str] | None = None) -> Headers | None:
         if not self._wanted.dicom_attributes:
             return None
-        return Headers(raw, self._wanted, self._hashes)
+        return Headers(raw, self._wanted, self._hashes, counts)
 
     def _find_listed(self, raw: Path, sources: Sequence[ListingUnit]) -> Found:
         listings = [self._listing(raw, source) for source in sources]
@@ -388,7 +388,8 @@ class Folder(Dataset):
             if container.prefix:
                 refuse_listing(container.path, found.ignored, self._wanted)
             labelled = label_images(container, unit.split, placed, self._wanted, numbers, known)
-            for split, row in self._completed(raw, labelled, unit.restarts_name, restarts):
+            headers = self._headers(raw, counts)
+            for split, row in self._completed(headers, labelled, unit.restarts_name, restarts):
                 rows.setdefault(split, []).append(row)
             # A class without images keeps its number.
             empty = "" if found.images or unit.inside else container.prefix or container.stem
@@ -408,10 +409,14 @@ class Folder(Dataset):
         return Scanned(rows, ignored, unmatched, classes, dict(counts), restarts, members)
 
     def _completed(
-        self, raw: Path, labelled: Iterable[tuple[str, Row]], name: str, restarts: bytes
+        self,
+        headers: Headers | None,
+        labelled: Iterable[tuple[str, Row]],
+        name: str,
+        restarts: bytes,
     ) -> Iterable[tuple[str, Row]]:
         """With what headers tell of the images, and with keys as they are wanted."""
-        options, headers, hashes = self._wanted, self._headers(raw), self._hashes
+        options, hashes = self._wanted, self._hashes
         if headers is None and not options.hash_keys:
             yield from labelled
             return

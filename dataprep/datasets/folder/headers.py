@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -13,7 +14,7 @@ from typing import Final
 
 from dataprep.archives.open_files import open_container
 from dataprep.archives.reading import read_image
-from dataprep.datasets.base import Attribute
+from dataprep.datasets.base import OLDEST, TOO_OLD, Attribute
 from dataprep.datasets.folder.options import HASHED, FolderOptions
 from dataprep.errors import ImageError, SourceError, UsageError
 from dataprep.rows import Row, Value
@@ -23,17 +24,24 @@ _HEAD: Final = 1 << 18  # bytes of a file that are read first; what is asked for
 _LOOKS: Final = 16  # files looked at at once
 _SECRET: Final = 32  # characters of a key, at least
 _MOST: Final = 4096  # of them
+_A_YEAR: Final = {"D": 365, "W": 52, "M": 12, "Y": 1, "": 1}
 
 
 def _years(text: str) -> int | None:
-    """``050Y`` is 50; ages in days, weeks and months are counted in whole years."""
-    found = re.fullmatch("([0-9]{3})([DWMY])", text)
-    return int(found[1]) // {"D": 365, "W": 52, "M": 12, "Y": 1}[found[2]] if found else None
+    """50 of ``050Y``, ``50Y`` or ``50``; days, weeks and months are counted in whole years."""
+    found = re.fullmatch("([0-9]{1,9}) *([DWMY]?)", text.strip().upper())
+    return int(found[1]) // _A_YEAR[found[2]] if found else None
+
+
+def _age(text: str) -> int | None:
+    """Years that a person may have."""
+    years = _years(text)
+    return None if years is None or years > OLDEST else years
 
 
 def _decade(text: str) -> int | None:
     """50 of 50 to 59; 90 of all above."""
-    years = _years(text)
+    years = _age(text)
     return None if years is None else min(years // 10 * 10, 90)
 
 
@@ -68,7 +76,7 @@ _KNOWN: Final[Mapping[str, tuple[tuple[str, ...], Callable[[str], Value | None]]
     "pixel_spacing": (("PixelSpacing", "ImagerPixelSpacing"), _spacing),
     "study": (("StudyInstanceUID",), str),
     "patient": (("PatientID",), str),
-    "age_years": (("PatientAge",), _years),
+    "age_years": (("PatientAge",), _age),
 }
 
 
@@ -110,16 +118,26 @@ class KeyedHash:
 class Headers:
     """Reads the headers of images, of those that are DICOM.
 
+    Args:
+        counts: gets how many ages are nobody's.
+
     Raises:
         UsageError: pydicom is not installed.
     """
 
-    def __init__(self, raw: Path, options: FolderOptions, hashes: KeyedHash | None) -> None:
+    def __init__(
+        self,
+        raw: Path,
+        options: FolderOptions,
+        hashes: KeyedHash | None,
+        counts: Counter[str] | None = None,
+    ) -> None:
         if find_spec("pydicom") is None:
             raise UsageError(
                 "--dicom_attributes needs pydicom; pip install 'dataprep-shards[dicom]'"
             )
         self._raw, self._names, self._hashes = raw, options.dicom_attributes, hashes
+        self._counts = Counter() if counts is None else counts
         self._group_by = options.group_by if options.groups_by_header else ""
         self._tags = {tag for name in self._names for tag in _KNOWN[name][0]}
 
@@ -133,16 +151,21 @@ class Headers:
             SourceError: a file cannot be read, or does not say what images are grouped by.
         """
         with ThreadPoolExecutor(_LOOKS) as pool:
-            return list(pool.map(lambda row: self._of(row, index), rows))
+            texts = list(pool.map(lambda row: self._texts_of(row, index), rows))
+        if old := sum((_years(text.get("PatientAge", "")) or 0) > OLDEST for text in texts):
+            self._counts[TOO_OLD] += old
+        return [self._of(row, text) for row, text in zip(rows, texts, strict=True)]
 
-    def _of(self, row: Row, index: Path | None) -> dict[str, Value]:
-        texts: dict[str, str] | None = {}
+    def _texts_of(self, row: Row, index: Path | None) -> Mapping[str, str]:
         with suppress(ImageError):  # it is told when the image is made
-            texts = self._header_of(row, index)
+            return self._header_of(row, index) or {}
+        return {}
+
+    def _of(self, row: Row, texts: Mapping[str, str]) -> dict[str, Value]:
         found: dict[str, Value] = {}
         for name in self._names:
             tags, rule = _KNOWN[name]
-            text = next((texts[tag] for tag in tags if texts.get(tag)), "") if texts else ""
+            text = next((texts[tag] for tag in tags if texts.get(tag)), "")
             value = rule(text) if text else None
             if value is not None:
                 if name in HASHED and self._hashes is not None:
@@ -168,7 +191,8 @@ class Headers:
                 raise unreadable(row.container, error) from error
             if not is_dicom(head):
                 return None
-            if (found := header_of(head, self._tags)) is not None or row.size <= _HEAD:
-                return found
+            with suppress(*[ImageError] * (row.size > _HEAD)):  # it may end within an element
+                if (found := header_of(head, self._tags)) is not None or row.size <= _HEAD:
+                    return found
         data = read_image(self._raw, row, index, most=MAX_IMAGE_BYTES)
         return header_of(data, self._tags) if is_dicom(data) else None
