@@ -19,11 +19,8 @@ from dataprep.tables import Scanned
 from dataprep.tables.cut import StratifiedCut
 from dataprep_schemas.tables import CAPTIONS, INDEX, ORDER, RECORDS, OwnKind
 
-OLDEST: Final = 120
-"""Years that an age may be; what is above stands for an unknown age, or is a mistake."""
-
-TOO_OLD: Final = "age out of range"
-"""What `Scanned.counts` calls an age above."""
+OLDEST: Final = 120  # years; an age above is a mistake, or stands for none
+TOO_OLD: Final = "age out of range"  # what `Scanned.counts` calls it
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-from dataprep.images.prepare import (
-    Note,
-    Prepared,
-    codec_versions,
-    extras_of,
-    kind_of,
-    prepare,
-)
+from dataprep.images.prepare import Note, Prepared, codec_versions, kind_of, prepare
 from dataprep.images.recipe import Recipe, Resize
 from dataprep.images.statistics import Measured, Statistics
 
@@ -21,7 +14,6 @@ __all__ = [
     "Resize",
     "Statistics",
     "codec_versions",
-    "extras_of",
     "kind_of",
     "prepare",
 ]

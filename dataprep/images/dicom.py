@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import struct
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final
 
@@ -47,7 +47,6 @@ _BY_IMAGECODECS: Final = {
 }
 _LAST_TAG: Final = "BitsAllocated"  # which every image has, behind what is asked for
 _DEFLATED: Final = b"1.2.840.10008.1.2.1.99"
-_PIXEL_GROUPS: Final = (b"\xe0\x7f", b"\x7f\xe0")  # where a header ends, in either order
 _IMAGE_TAGS: Final = [
     *("Rows", "Columns", "BitsAllocated", "BitsStored", "HighBit", "PixelRepresentation"),
     *("SamplesPerPixel", "PhotometricInterpretation", "PlanarConfiguration", "NumberOfFrames"),
@@ -129,12 +128,7 @@ def decode(data: bytes, window: str, max_pixels: int, *, deep: bool) -> tuple[Le
             raise ImageError("DICOM without pixels")
         if (frames := int(image.get("NumberOfFrames") or 1)) != 1:
             raise ImageError(f"DICOM of {frames} frames, expected an image of one")
-        said, twice = _said(image, names)
-        if twice:
-            raise ImageError(
-                f"ambiguous DICOM: two values of {twice[0]}, in functional groups or beside them; "
-                "expected one"
-            )
+        said = _said(image, names)
         require_size(int(image.Columns), int(image.Rows), max_pixels)
         grey = _is_grey(image)
         found = _decoded(image)
@@ -156,16 +150,15 @@ def header_of(data: bytes, tags: Collection[str]) -> dict[str, str] | None:
         None if the part ends before the header does.
 
     Raises:
-        ImageError: it is damaged.
+        ImageError: it is damaged, or contradicts itself.
     """
     with _reading():
         found, end = _read(data, [*tags, _LAST_TAG, "NumberOfFrames"], pixels=False)
         # Functional groups, which only what has a number of frames has, stand right before pixels.
-        cut = "NumberOfFrames" in found and data[end : end + 2] not in _PIXEL_GROUPS
+        cut = "NumberOfFrames" in found and data[end : end + 2] not in (b"\xe0\x7f", b"\x7f\xe0")
         if _LAST_TAG not in found or cut:
             return None
-        said, twice = _said(found, tags)  # what differs is told when the image is made
-        return {name: text for name, text in said.items() if name not in twice}
+        return _said(found, tags)
 
 
 @contextmanager
@@ -195,22 +188,18 @@ def _read(data: bytes, tags: list[str], *, pixels: bool = True) -> tuple[Dataset
     return found, stream.tell()
 
 
-def _said(image: Dataset, names: Collection[str]) -> tuple[dict[str, Any], list[str]]:
-    """What it says of its only frame, at the top or in functional groups.
-
-    Returns:
-        Texts, and items of sequences, by name; and the names of what differs between places.
-    """
+def _said(image: Dataset, names: Collection[str]) -> dict[str, Any]:
+    """What it says of its only frame, at the top or in functional groups: texts, or items."""
     found = {name: said for name in names if (said := _value(image, name))}
-    twice = []
     groups = [group for name in _GROUPS for group in (image.get(name) or [])[:1]]
     for group, (macro, inner) in product(groups, _MACROS.items()):
         for item, name in product((group.get(macro) or [])[:1], inner):
             for top in _AT_TOP.get(name, (name,)):
                 if top in names and (said := _value(item, name)):
                     pairs = zip(_parts(found.setdefault(top, said)), _parts(said), strict=False)
-                    twice += [top] * any(one != other for one, other in pairs)
-    return found, twice
+                    if any(one != other for one, other in pairs):
+                        raise ImageError(f"ambiguous DICOM: {top} differs in functional groups")
+    return found
 
 
 def _value(image: Dataset, name: str) -> Any:
@@ -223,13 +212,12 @@ def _value(image: Dataset, name: str) -> Any:
 
 def _parts(said: Any) -> list[Any]:
     """What is compared: numbers, text without case, or items."""
-    found: list[Any] = []
-    for part in said.split("\\") if isinstance(said, str) else said:
-        try:
-            found.append(float(part))
-        except (TypeError, ValueError):
-            found.append(part.strip().upper() if isinstance(part, str) else part)
-    return found
+    if not isinstance(said, str):
+        return list(said)
+    parts = [part.strip() for part in said.upper().split("\\")]
+    with suppress(ValueError):
+        return [*map(float, parts)]
+    return parts
 
 
 def _is_grey(image: Dataset) -> bool:
@@ -267,8 +255,6 @@ def _decoded(image: Dataset) -> NDArray[Any]:
         frame = get_frame(image.PixelData, 0, number_of_frames=1)
         _require_same_size(frame, image, runs=plugin == "pydicom")
     if function is None:
-        if plugin == "pillow" and image.BitsStored <= 8:
-            image.BitsAllocated = 8  # as coded; some say 16
         try:
             found, _ = get_decoder(syntax).as_array(image, index=0, decoding_plugin=plugin)
         except RuntimeError:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from itertools import chain
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -14,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import features
 
-from dataprep.errors import ImageError
 from dataprep.images import dicom, exif, jpeg, pillow, pixels, png
 from dataprep.images.decode import orientation_of
 from dataprep.images.fingerprint import small_grey
@@ -26,9 +26,8 @@ from dataprep.images.statistics import Measured, histogram_of
 Format: TypeAlias = Literal["JPEG", "PNG", "RAW"]
 
 _OF_PILLOW = {"webp": "webp", "openjpeg": "jpg_2000", "avif": "avif"}
-_EXTRAS = {"HEIC": ("pi-heif",), "JPEG XL": ("imagecodecs",), "DICOM": ("pydicom", "imagecodecs")}
-EXTRAS = ("pi-heif", "imagecodecs", "pydicom")
-"""Distributions that may be missing, and have a part in the bytes of some images only."""
+# Distributions that may be missing: what images of a kind become depends on them, there or not.
+EXTRAS = {"HEIC": ("pi-heif",), "JPEG XL": ("imagecodecs",), "DICOM": ("pydicom", "imagecodecs")}
 _CHANNELS = {"keep": (1, 3), "rgb": (3,), "gray": (1,)}
 
 
@@ -264,13 +263,6 @@ def _shaped(found: NDArray[Level], recipe: Recipe, turn: int) -> tuple[NDArray[L
     return pixels.recolored(shaped, recipe.color), part
 
 
-def extras_of(data: bytes) -> tuple[str, ...]:
-    """The extras that decide what becomes of an image, whether or not they are installed."""
-    with suppress(ImageError):
-        return _EXTRAS.get(kind_of(data), ())
-    return ()
-
-
 def codec_versions() -> dict[str, str]:
     """Versions of everything that can change re-encoded bytes.
 
@@ -292,7 +284,7 @@ def codec_versions() -> dict[str, str]:
         known = feature in features.modules or feature in features.codecs
         if known and (of := features.version(feature)):
             found[name] = of
-    for name in EXTRAS:
+    for name in sorted({*chain(*EXTRAS.values())}):
         with suppress(PackageNotFoundError):
             found[name] = version(name)
     return found

@@ -76,8 +76,7 @@ def claim(job: Job, identity: Identity, units: Mapping[str, str], *, overwrite: 
 
 def claim_generation(job: Job, identity: Identity, units: Mapping[str, str]) -> Identity:
     """`claim` the directory inside OUT; what was begun there otherwise is deleted."""
-    other = is_other_job(job.workspace, identity, units)
-    return claim(job, identity, units, overwrite=other)
+    return claim(job, identity, units, overwrite=is_other_job(job.workspace, identity, units))
 
 
 def identity_of(manifest: Manifest) -> Identity:
@@ -100,13 +99,11 @@ def _is_same(
         return theirs.units == units
     from dataprep.images.prepare import EXTRAS  # it loads Pillow
 
-    used = [EXTRAS if it.extras is None else it.extras for it in read_records(workspace)]
-    free = {*EXTRAS}.difference(*used)
-    before, now = (
-        {name: it for name, it in each.versions.items() if name not in free}
-        for each in (theirs.identity, identity)
-    )
-    return before == now and replace(theirs.identity, versions=identity.versions) == identity
+    known = {*chain(*EXTRAS.values())}
+    used = [known if it.extras is None else it.extras for it in read_records(workspace)]
+    differ = {name for name, _ in theirs.identity.versions.items() ^ identity.versions.items()}
+    same = replace(theirs.identity, versions=identity.versions) == identity
+    return same and differ <= known.difference(*used)
 
 
 def check_identity(workspace: Workspace, identity: Identity, units: Mapping[str, str]) -> bool:

@@ -86,7 +86,7 @@ class Made(msgspec.Struct, frozen=True):
             for it.
         boxes: the bounding boxes in it, likewise.
         looks: a small grey version of what was decoded, or the fingerprint of it.
-        extras: that had a part in it (`dataprep.images.extras_of`).
+        extras: that had a part in it (`dataprep.images.prepare.EXTRAS`).
     """
 
     example: Example

@@ -15,7 +15,8 @@ from dataprep.archives.reading import require_unchanged
 from dataprep.datasets import read_image
 from dataprep.datasets.raw_directory import leads_out
 from dataprep.errors import DataprepError, ImageError
-from dataprep.images import Prepared, Recipe, extras_of, prepare
+from dataprep.images import Prepared, Recipe, kind_of, prepare
+from dataprep.images.prepare import EXTRAS
 from dataprep.jobs.commit import rejected_images
 from dataprep.jobs.job import SAMPLE, Job, Made, OwnValue, Rejected, map_in_order
 from dataprep.sinks import DatasetInfo, ShardName
@@ -62,8 +63,7 @@ class RawImages:
                     archives[row.container] = row
                 if isinstance(result, ImageError):
                     place = row.container if self.named else ""
-                    reason = str(result)
-                    yield Rejected(row.key, place, row.labels, reason, _own(row), extras)
+                    yield Rejected(row.key, place, row.labels, str(result), _own(row), extras)
                 else:
                     yield _made(row, result, job.info, extras)
         # Before the shard is committed; a file of its own was looked at when it was read.
@@ -129,7 +129,7 @@ class RawImages:
             if isinstance(data, ImageError):
                 raise data
             data = self.read(row) if data is None else data
-            extras = extras_of(data)
+            extras = EXTRAS.get(kind_of(data), ())
             return row, prepare(data, self.recipe), extras
         except ImageError as error:
             what, quoting, _ = str(error).partition(" starting with ")

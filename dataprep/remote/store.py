@@ -64,6 +64,7 @@ _OWN_KEYS: Final = (
     *("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"),
     *("AWS_CONTAINER_CREDENTIALS_FULL_URI",),
 )
+_AMAZON: Final = re.compile(r"https://s3(\.[a-z0-9-]+)?\.amazonaws\.com")
 _ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS")
 _PROFILES: Final = {
     "AWS_SHARED_CREDENTIALS_FILE": "~/.aws/credentials",
@@ -211,13 +212,14 @@ class Store:
             RemoteError: the store does not answer, or refuses; or the object has another ETag.
         """
         import obstore
+        from obstore.exceptions import PreconditionError
 
         options: Any = {"range": (start, start + size), **({"if_match": etag} if etag else {})}
 
         def read(store: ObjectStore) -> memoryview:
             answer = obstore.get(store, path, options=options)
             if (there := answer.meta["size"]) < start + size:
-                raise self._ended(path, f"it has {there:,} bytes, {start + size:,} expected")
+                raise PreconditionError(f"it has {there:,} bytes, expected {start + size:,}")
             found = memoryview(answer.bytes())
             if len(found) != size:
                 raise ConnectionError(f"{len(found):,} bytes came of {size:,} from {start:,} on")
@@ -395,22 +397,17 @@ class Store:
         if _NO_BUCKET.search(str(error)):
             reason = f"there is no bucket {printable(rest.partition('/')[0])}"
             advice = "check the address, or make the bucket, and run the same command again"
-        elif isinstance(error, PreconditionError):
+        elif isinstance(error, PreconditionError) or "status code: 416" in str(error):
             advice = "somebody has changed the object: run the same command again"
-        elif "status code: 416" in str(error):
-            return self._ended(path, "it ends before what was asked for")
         elif "builder error" in str(error):
             advice = f"an endpoint without TLS needs {_PREFIXES[scheme]}_ALLOW_HTTP=true"
         elif _EXPIRED.search(str(error)):
             advice = f"get new credentials: {_VARIABLES[scheme]}"
         elif isinstance(error, (PermissionDeniedError, UnauthenticatedError)) or _lacks(error):
-            public = f"{_PREFIXES[scheme]}_SKIP_SIGNATURE=true"
-            advice = f"set {_VARIABLES[scheme]}; or {public}, if everybody may read there"
+            advice = (
+                f"set {_VARIABLES[scheme]}, or {_PREFIXES[scheme]}_SKIP_SIGNATURE=true if public"
+            )
         return RemoteError(f"{scheme}://{printable(rest)}: {printable(path)}: {reason}; {advice}")
-
-    def _ended(self, path: str, why: str) -> RemoteError:
-        advice = "somebody has changed the object: run the same command again"
-        return RemoteError(f"{printable(self.address)}: {printable(path)}: {why}; {advice}")
 
 
 def no_data_set(address: str) -> DatasetError:
@@ -478,11 +475,9 @@ def _profile(scheme: str) -> dict[str, Any]:
         unsigned = Config(signature_version=UNSIGNED)  # so that it looks for no credentials
         found: dict[str, Any] = {"region": region}
         endpoint = session.client("s3", region_name=region, config=unsigned).meta.endpoint_url
-        usual = f"https://s3.{region}.amazonaws.com", "https://s3.amazonaws.com"
-        if endpoint not in usual or any(map(os.environ.get, _ENDPOINTS)):
+        if not _AMAZON.fullmatch(endpoint) or any(map(os.environ.get, _ENDPOINTS)):
             found["endpoint"] = endpoint
-        signed = os.environ.get("AWS_SKIP_SIGNATURE", "").lower() not in ("1", "true")
-        if signed and (named or not own) and session.get_credentials() is not None:
+        if (named or not own) and session.get_credentials() is not None:
             provider = Boto3CredentialProvider(session, ttl=timedelta(minutes=5))
             found["credential_provider"] = provider
     except (BotoCoreError, ValueError) as error:

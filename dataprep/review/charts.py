@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 _INK, _FAINT, _FILL = "#010203", "#040506", "#070809"
 _VARIABLES: Final = {_INK: "var(--ink)", _FAINT: "var(--line)", _FILL: "var(--accent)"}
 _COLUMNS: Final = 1000  # a screen has no more
-_NAMED: Final = 24  # classes, whose names have room
-_DECADE, _DECADES, _LONG = 10, 100, 10_000  # a scale's ends, and a number with too many digits
 _STYLE: Final[Any] = {  # of names that only matplotlib knows
     "svg.fonttype": "none",  # text stays text: it can be found, and read aloud
     "svg.hashsalt": "dataprep",
@@ -52,12 +50,11 @@ def bars(measure: Histogram) -> str:
         axes.stairs(measure.counts, measure.edges, fill=True, color=_FILL)
         if measure.growing:
             axes.set_xscale("log")
-            spread = measure.edges[-1] / measure.edges[0]
-            steps = ticker.LogLocator(subs=(1.0, 2.0, 5.0) if spread < _DECADES else (1.0,))
-            axes.xaxis.set_major_locator(
-                steps if spread > _DECADE else ticker.MaxNLocator(5, steps=(1, 2, 5, 10))
-            )
-            axes.xaxis.set_major_formatter(ticker.FuncFormatter(_as_people_write))
+            spread, units = measure.edges[-1] / measure.edges[0], ticker.EngFormatter(sep="")
+            locator = ticker.LogLocator(subs=(1.0, 2.0, 5.0) if spread < 100 else (1.0,))
+            few = ticker.MaxNLocator(5, steps=(1, 2, 5, 10))
+            axes.xaxis.set_major_locator(few if spread < 10 else locator)
+            axes.xaxis.set_major_formatter(lambda it, _: f"{it:,g}" if it < 10_000 else units(it))
             axes.xaxis.set_minor_formatter(ticker.NullFormatter())
         axes.set_xlabel(measure.title)
         axes.set_ylabel("images")
@@ -65,15 +62,8 @@ def bars(measure: Histogram) -> str:
     return _drawn(draw, f"histogram: {measure.title}", width=4.2, height=2.1)
 
 
-def _as_people_write(value: float, _: int | None) -> str:
-    """0.2, 1,000, 20k, 5M."""
-    from matplotlib import ticker
-
-    return f"{value:,g}" if value < _LONG else ticker.EngFormatter(sep="")(value)
-
-
-def descending(counts: Sequence[tuple[int, str]], label: str) -> str:
-    """Counts from the largest to the smallest, however many there are; few with their names."""
+def descending(counts: Sequence[tuple[int, str]]) -> str:
+    """Classes from the largest to the smallest, however many there are; few with their names."""
     largest = sorted(counts, key=lambda each: -each[0])
     ordered = [count for count, _ in largest]
     step = max(len(ordered) // _COLUMNS, 1)
@@ -84,15 +74,13 @@ def descending(counts: Sequence[tuple[int, str]], label: str) -> str:
         axes.stairs(shown, edges, fill=True, color=_FILL)
         axes.set_ylim(0)
         axes.xaxis.set_major_locator(_whole_numbers())
-        if len(ordered) <= _NAMED:
-            places = [number + 0.5 for number in range(len(ordered))]
-            names = [name for _, name in largest]
+        if len(ordered) <= 24:  # names have room
+            places, names = [edge - 0.5 for edge in edges[1:]], [name for _, name in largest]
             axes.set_xticks(places, names, rotation=30, ha="right", rotation_mode="anchor")
-        axes.set_xlabel(label)
+        axes.set_xlabel("classes, largest first")
         axes.set_ylabel("images")
 
-    height = 2.7 if len(ordered) <= _NAMED else 2.1
-    return _drawn(draw, f"images of each: {label}", width=8.6, height=height)
+    return _drawn(draw, "images of each class, largest first", width=8.6, height=2.5)
 
 
 def _whole_numbers() -> MaxNLocator:
@@ -106,8 +94,7 @@ def _drawn(draw: Callable[[Axes], None], name: str, *, width: float, height: flo
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
-    # Of letters that its own fonts do not have; the page has others.
-    with mpl.rc_context(_STYLE), warnings.catch_warnings(action="ignore"):
+    with mpl.rc_context(_STYLE), warnings.catch_warnings(action="ignore"):  # of rare letters
         figure = Figure(figsize=(width, height), layout="constrained")
         axes = figure.add_subplot()
         draw(axes)

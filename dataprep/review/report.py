@@ -36,7 +36,6 @@ _ALIKE: Final = 2  # pictures of a finding
 _FINDINGS: Final = 100  # in words, of a rule
 _LONGEST: Final = 300  # characters of a finding
 _CLASSES: Final = 25_000  # in the table
-_NAME: Final = 24  # characters of a name in a chart
 
 _NEAR_LIMIT: Final = 400_000  # images; with more, look-alikes take longer than a report should
 
@@ -91,9 +90,7 @@ def write_report(
         splits=splits,
         classes=len(classes),
         rows=classes[:_CLASSES],
-        class_chart=descending(
-            [(entry.total, short(entry.name, _NAME)) for entry in classes], "classes, largest first"
-        ),
+        class_chart=descending([(entry.total, short(entry.name, 24)) for entry in classes]),
         charts=[bars(measure) for measure in measures],
         sheet=_contact_sheet(album, chosen, classes),
         findings=_shown(album, [entry for entry in found if entry.count]),

@@ -204,8 +204,8 @@ def test_functional_groups_tell_spacing_and_side(tmp_path: Path, cli: Cli) -> No
     for row in rows_of(tmp_path / "out", "repaired"):
         assert (row["pixel_spacing"], row["laterality"]) == ("0.5x0.25", "L")
     (row,) = rows_of(tmp_path / "out", "rejected")
-    assert row["reason"].startswith("ambiguous DICOM: two values of PixelSpacing")
-    assert (row["pixel_spacing"], row["laterality"]) == (None, "L")
+    assert row["reason"].startswith("ambiguous DICOM: PixelSpacing differs in functional")
+    assert (row["pixel_spacing"], row["laterality"]) == (None, None)
 
 
 def test_a_header_longer_than_what_is_read_first(tmp_path: Path, cli: Cli) -> None:

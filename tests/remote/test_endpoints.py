@@ -136,8 +136,8 @@ def test_what_cannot_change_is_asked_once(
 
     monkeypatch.setenv("AWS_SKIP_SIGNATURE", "true")
     counting.status = status  # type: ignore[attr-defined]
-    reason = "it ends before what was asked for" if status == 416 else f"status code: {status}"
-    with pytest.raises(RemoteError, match=reason):
+    more = ".*somebody has changed the object" if status == 416 else ""
+    with pytest.raises(RemoteError, match=f"status code: {status}{more}"):
         Store("s3://bucket").read_range("x", 5, 1)
     assert len(_Counting.asked) == 1
 
@@ -150,7 +150,7 @@ def test_anonymous_access_is_named_and_signs_nothing(
     here = f"http://127.0.0.1:{counting.server_port}"
     _use(tmp_path, f"[default]\nendpoint_url = {here}\n{_KEYS}", {}, monkeypatch)
     counting.status = 403  # type: ignore[attr-defined]
-    with pytest.raises(RemoteError, match="AWS_SKIP_SIGNATURE=true, if everybody may read there"):
+    with pytest.raises(RemoteError, match="AWS_SKIP_SIGNATURE=true if public"):
         Store("s3://bucket").read("x")
     assert all("authorization" in {name.lower() for name in asked} for asked in _Counting.asked)
     _Counting.asked.clear()

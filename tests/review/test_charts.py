@@ -45,7 +45,7 @@ def test_scales_have_numbers_as_people_write_them(low: float, high: float, there
 
 def test_few_classes_have_their_names_and_many_a_scale() -> None:
     odd = ["$a^2$", "<b>", "\u4e2d\u6587", "cat & dog"]
-    found = texts(descending([(number, name) for number, name in enumerate(odd)], "classes"))
+    found = texts(descending([(number, name) for number, name in enumerate(odd)]))
     assert found[: len(odd)] == odd[::-1]  # the largest first
-    many = texts(descending([(3, f"name {number}") for number in range(100)], "classes"))
+    many = texts(descending([(3, f"name {number}") for number in range(100)]))
     assert not any(text.startswith("name") for text in many)

@@ -135,7 +135,7 @@ class Folder(Dataset):
         Of a listing, the names of its columns are read; annotations are read whole.
         """
         self.classes()  # so that a wrong list is refused before anything is scanned
-        self._headers(raw)  # so that a package that is missing is told of
+        self._headers(raw, Counter())  # so that a package that is missing is told of
         self.attributes = header_attributes(self._wanted)
         if self._wanted.annotations:
             found = self._find_annotated(raw)
@@ -224,7 +224,7 @@ class Folder(Dataset):
     def _hashes(self) -> KeyedHash | None:
         return None if self._wanted.hash_key is None else KeyedHash(self._wanted.hash_key)
 
-    def _headers(self, raw: Path, counts: Counter[str] | None = None) -> Headers | None:
+    def _headers(self, raw: Path, counts: Counter[str]) -> Headers | None:
         if not self._wanted.dicom_attributes:
             return None
         return Headers(raw, self._wanted, self._hashes, counts)
@@ -409,18 +409,14 @@ class Folder(Dataset):
         return Scanned(rows, ignored, unmatched, classes, dict(counts), restarts, members)
 
     def _completed(
-        self,
-        headers: Headers | None,
-        labelled: Iterable[tuple[str, Row]],
-        name: str,
-        restarts: bytes,
+        self, headers: Headers | None, found: Iterable[tuple[str, Row]], name: str, restarts: bytes
     ) -> Iterable[tuple[str, Row]]:
         """With what headers tell of the images, and with keys as they are wanted."""
         options, hashes = self._wanted, self._hashes
         if headers is None and not options.hash_keys:
-            yield from labelled
+            yield from found
             return
-        images = list(labelled)
+        images = list(found)
         known: Sequence[Mapping[str, Value]] = [{}] * len(images)
         if headers is not None:
             with TemporaryDirectory() as index:

@@ -24,13 +24,12 @@ _HEAD: Final = 1 << 18  # bytes of a file that are read first; what is asked for
 _LOOKS: Final = 16  # files looked at at once
 _SECRET: Final = 32  # characters of a key, at least
 _MOST: Final = 4096  # of them
-_A_YEAR: Final = {"D": 365, "W": 52, "M": 12, "Y": 1, "": 1}
 
 
 def _years(text: str) -> int | None:
     """50 of ``050Y``, ``50Y`` or ``50``; days, weeks and months are counted in whole years."""
     found = re.fullmatch("([0-9]{1,9}) *([DWMY]?)", text.strip().upper())
-    return int(found[1]) // _A_YEAR[found[2]] if found else None
+    return int(found[1]) // {"D": 365, "W": 52, "M": 12}.get(found[2], 1) if found else None
 
 
 def _age(text: str) -> int | None:
@@ -130,14 +129,14 @@ class Headers:
         raw: Path,
         options: FolderOptions,
         hashes: KeyedHash | None,
-        counts: Counter[str] | None = None,
+        counts: Counter[str],
     ) -> None:
         if find_spec("pydicom") is None:
             raise UsageError(
                 "--dicom_attributes needs pydicom; pip install 'dataprep-shards[dicom]'"
             )
         self._raw, self._names, self._hashes = raw, options.dicom_attributes, hashes
-        self._counts = Counter() if counts is None else counts
+        self._counts = counts
         self._group_by = options.group_by if options.groups_by_header else ""
         self._tags = {tag for name in self._names for tag in _KNOWN[name][0]}
 
@@ -155,11 +154,6 @@ class Headers:
         if old := sum((_years(text.get("PatientAge", "")) or 0) > OLDEST for text in texts):
             self._counts[TOO_OLD] += old
         return [self._of(row, text) for row, text in zip(rows, texts, strict=True)]
-
-    def _texts_of(self, row: Row, index: Path | None) -> Mapping[str, str]:
-        with suppress(ImageError):  # it is told when the image is made
-            return self._header_of(row, index) or {}
-        return {}
 
     def _of(self, row: Row, texts: Mapping[str, str]) -> dict[str, Value]:
         found: dict[str, Value] = {}
@@ -179,20 +173,22 @@ class Headers:
             )
         return found
 
-    def _header_of(self, row: Row, index: Path | None) -> dict[str, str] | None:
+    def _texts_of(self, row: Row, index: Path | None) -> dict[str, str]:
         # They load numpy and Pillow, which --help does not need.
         from dataprep.images.dicom import header_of, is_dicom
         from dataprep.images.recipe import MAX_IMAGE_BYTES
 
-        if row.offset == 0:
-            try:
-                head = open_container(self._raw, row.container).read_at(0, _HEAD)
-            except OSError as error:
-                raise unreadable(row.container, error) from error
-            if not is_dicom(head):
-                return None
-            with suppress(*[ImageError] * (row.size > _HEAD)):  # it may end within an element
-                if (found := header_of(head, self._tags)) is not None or row.size <= _HEAD:
-                    return found
-        data = read_image(self._raw, row, index, most=MAX_IMAGE_BYTES)
-        return header_of(data, self._tags) if is_dicom(data) else None
+        with suppress(ImageError):  # it is told when the image is made
+            if row.offset == 0:
+                try:
+                    head = open_container(self._raw, row.container).read_at(0, _HEAD)
+                except OSError as error:
+                    raise unreadable(row.container, error) from error
+                if not is_dicom(head):
+                    return {}
+                with suppress(*[ImageError] * (row.size > _HEAD)):  # it may end within an element
+                    if (found := header_of(head, self._tags)) is not None or row.size <= _HEAD:
+                        return found or {}
+            data = read_image(self._raw, row, index, most=MAX_IMAGE_BYTES)
+            return (is_dicom(data) and header_of(data, self._tags)) or {}
+        return {}
