@@ -260,7 +260,7 @@ def _decoded(image: Dataset) -> NDArray[Any]:
         except RuntimeError:
             if plugin != "pillow" or (at := frame.find(_CODESTREAM)) < 0:
                 raise
-            import imagecodecs  # which reads all tile parts, where Pillow does not
+            import imagecodecs  # which also reads tile parts that were counted wrongly
 
             found = imagecodecs.jpeg2k_decode(frame[at:])
     else:

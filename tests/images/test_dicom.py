@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from PIL import Image
+from pydicom.data import get_testdata_file
 from pydicom.dataset import Dataset, FileMetaDataset
 from pydicom.encaps import encapsulate
 from pydicom.uid import (
@@ -245,6 +246,12 @@ def _function(image: Dataset, said: Any) -> tuple[bytes, bytes]:
 
 
 def test_what_another_decoder_reads_is_not_broken() -> None:
+    # A picture of GDCM's: its tiles have six parts, of which it counts five, and Pillow reads none.
+    place = get_testdata_file("GDCMJ2K_TextGBR.dcm", download=False)
+    if place is not None:
+        whole = Path(str(place)).read_bytes()
+        expected = imagecodecs.jpeg2k_decode(whole[whole.index(b"\xff\x4f\xff\x51") :])
+        assert np.array_equal(levels(whole, PNG), expected)
     tiles = Image.fromarray(BYTES)
     stream = io.BytesIO()  # an image that does not start where the grid of its tiles does
     options = {"offset": (3, 5), "tile_size": (16, 16), "no_jp2": True}
