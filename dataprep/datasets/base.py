@@ -11,13 +11,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar, Final, Literal
 
 from dataprep.errors import SourceError, UsageError
 from dataprep.system.messages import printable, some_of
 from dataprep.tables import Scanned
 from dataprep.tables.cut import StratifiedCut
 from dataprep_schemas.tables import CAPTIONS, INDEX, ORDER, RECORDS, OwnKind
+
+OLDEST: Final = 120  # years; an age above is a mistake, or stands for none
+TOO_OLD: Final = "age out of range"  # what `Scanned.counts` calls it
 
 
 @dataclass(frozen=True, slots=True)

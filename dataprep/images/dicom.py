@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import io
 import struct
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from itertools import product
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from dataprep.errors import ImageError
 from dataprep.images.pixels import Levels, require_size
 from dataprep.images.recipe import parse_window
+from dataprep.system.messages import printable
 
 if TYPE_CHECKING:
     from pydicom import Dataset
@@ -48,10 +50,24 @@ _DEFLATED: Final = b"1.2.840.10008.1.2.1.99"
 _IMAGE_TAGS: Final = [
     *("Rows", "Columns", "BitsAllocated", "BitsStored", "HighBit", "PixelRepresentation"),
     *("SamplesPerPixel", "PhotometricInterpretation", "PlanarConfiguration", "NumberOfFrames"),
-    *("ModalityLUTSequence", "RescaleSlope", "RescaleIntercept", "VOILUTSequence"),
-    *("WindowCenter", "WindowWidth", "VOILUTFunction", "BurnedInAnnotation", "PixelData"),
-    *("FloatPixelData", "DoubleFloatPixelData"),
+    *("BurnedInAnnotation", "PixelData", "FloatPixelData", "DoubleFloatPixelData"),
 ]
+_WINDOW: Final = ("VOILUTSequence", "WindowCenter", "WindowWidth", "VOILUTFunction")
+_VALUES: Final = (
+    *("ModalityLUTSequence", "RescaleSlope", "RescaleIntercept"),
+    *("PixelSpacing", "ImagerPixelSpacing", "ImageLaterality", "Laterality"),
+)
+# Enhanced objects say these things of frames: of all, or of each (PS3.3, C.7.6.16.2).
+_GROUPS: Final = ("SharedFunctionalGroupsSequence", "PerFrameFunctionalGroupsSequence")
+_MACROS: Final = {
+    "PixelValueTransformationSequence": ("RescaleSlope", "RescaleIntercept"),
+    "FrameVOILUTSequence": _WINDOW,
+    "PixelMeasuresSequence": ("PixelSpacing",),
+    "FramePixelDataPropertiesSequence": ("ImagerPixelSpacing",),
+    "FrameAnatomySequence": ("FrameLaterality",),
+}
+_AT_TOP: Final = {"FrameLaterality": ("ImageLaterality", "Laterality")}  # its names in others
+_FUNCTIONS: Final = ("LINEAR", "LINEAR_EXACT", "SIGMOID")
 # Start of frame, of JPEG and of JPEG-LS; others have no size (ISO 10918-1, table B.1).
 _FRAMES: Final = frozenset({*range(0xC0, 0xD0), 0xF7} - {0xC4, 0xC8, 0xCC})
 _SCAN: Final = frozenset({0xDA})
@@ -62,6 +78,7 @@ _ERRORS: Final = (  # pydicom's and its decoders', by fuzzing
     Warning,  # only where the user makes errors of them
 )
 BURNED_IN: Final = "BurnedInAnnotation is YES"
+_EXPECTED: Final = "expected grey of at most 16 bits, or RGB or YBR of 8"
 
 
 def _windowed(
@@ -71,7 +88,7 @@ def _windowed(
     enough = width > 0 if kind in ("LINEAR_EXACT", "SIGMOID") else width >= 1
     if not (enough and np.isfinite([center, width]).all()):
         raise ImageError(
-            f"broken DICOM: a {kind[:16]} window of centre {center:g} and width {width:g}; "
+            f"unsupported DICOM: a {kind} window of centre {center:g} and width {width:g}; "
             "--dicom_window sets another"
         )
     if kind == "SIGMOID":
@@ -103,45 +120,45 @@ def decode(data: bytes, window: str, max_pixels: int, *, deep: bool) -> tuple[Le
         ImageError: it is damaged, too large, no image of one frame, or nothing here decodes it.
     """
     with _reading():
-        image = _read(data, _IMAGE_TAGS)
+        names = [*_VALUES, *(_WINDOW if window == "file" else ())]
+        image, _ = _read(data, [*_IMAGE_TAGS, *names])
+        if "FloatPixelData" in image or "DoubleFloatPixelData" in image:
+            raise ImageError(f"unsupported DICOM: pixels of floating point; {_EXPECTED}")
         if not ("PixelData" in image and "Rows" in image and "Columns" in image):
-            raise ImageError("DICOM without pixels, or with those of floating point")
+            raise ImageError("DICOM without pixels")
         if (frames := int(image.get("NumberOfFrames") or 1)) != 1:
             raise ImageError(f"DICOM of {frames} frames, expected an image of one")
+        said = _said(image, names)
         require_size(int(image.Columns), int(image.Rows), max_pixels)
         grey = _is_grey(image)
         found = _decoded(image)
         if grey:
-            shown = _table(found.itemsize, image, window, deep=deep)
+            shown = _table(found.itemsize, image, said, window, deep=deep)
             found = shown[found.view(f"u{found.itemsize}")]
         burned = str(image.get("BurnedInAnnotation", "")).strip().upper() == "YES"
         return found, burned
 
 
-def header_of(data: bytes, tags: Iterable[str]) -> dict[str, str] | None:
+def header_of(data: bytes, tags: Collection[str]) -> dict[str, str] | None:
     """The text of these elements of a header, ASCII or whatever bytes stand there.
 
     Args:
         data: a file, or its first part.
-        tags: by their keywords; of group 0028 or below.
+        tags: by their keywords; of group 0028 or below, also where functional groups have them.
 
     Returns:
         None if the part ends before the header does.
 
     Raises:
-        ImageError: it is damaged.
+        ImageError: it is damaged, or contradicts itself.
     """
     with _reading():
-        found = _read(data, [*tags, _LAST_TAG], pixels=False)
-        if _LAST_TAG not in found:
+        found, end = _read(data, [*tags, _LAST_TAG, "NumberOfFrames"], pixels=False)
+        # Functional groups, which only what has a number of frames has, stand right before pixels.
+        cut = "NumberOfFrames" in found and data[end : end + 2] not in (b"\xe0\x7f", b"\x7f\xe0")
+        if _LAST_TAG not in found or cut:
             return None
-        # As bytes: pydicom would warn of what is no valid value, and print it.
-        raw = {tag: found.get_item(tag) for tag in tags}
-        return {
-            tag: element.value.strip(b" \0").decode("latin-1")
-            for tag, element in raw.items()
-            if element is not None and isinstance(element.value, bytes)
-        }
+        return _said(found, tags)
 
 
 @contextmanager
@@ -160,13 +177,47 @@ def _reading() -> Iterator[None]:
         raise ImageError(f"broken DICOM: {text or type(error).__name__}") from error
 
 
-def _read(data: bytes, tags: list[str], *, pixels: bool = True) -> Dataset:
-    """These elements of a file."""
+def _read(data: bytes, tags: list[str], *, pixels: bool = True) -> tuple[Dataset, int]:
+    """These elements of a file and its functional groups, and where reading stopped."""
     if _DEFLATED in data:
         raise ImageError("unsupported DICOM: deflated as a whole, which may be a bomb")
     from pydicom import dcmread
 
-    return dcmread(io.BytesIO(data), stop_before_pixels=not pixels, specific_tags=tags)
+    stream, wanted = io.BytesIO(data), [*tags, *_GROUPS]
+    found = dcmread(stream, stop_before_pixels=not pixels, specific_tags=wanted)
+    return found, stream.tell()
+
+
+def _said(image: Dataset, names: Collection[str]) -> dict[str, Any]:
+    """What it says of its only frame, at the top or in functional groups: texts, or items."""
+    found = {name: said for name in names if (said := _value(image, name))}
+    groups = [group for name in _GROUPS for group in (image.get(name) or [])[:1]]
+    for group, (macro, inner) in product(groups, _MACROS.items()):
+        for item, name in product((group.get(macro) or [])[:1], inner):
+            for top in _AT_TOP.get(name, (name,)):
+                if top in names and (said := _value(item, name)):
+                    pairs = zip(_parts(found.setdefault(top, said)), _parts(said), strict=False)
+                    if any(one != other for one, other in pairs):
+                        raise ImageError(f"ambiguous DICOM: {top} differs in functional groups")
+    return found
+
+
+def _value(image: Dataset, name: str) -> Any:
+    """The text of an element or the items of a sequence; nothing if there is none."""
+    if (element := image.get_item(name)) is None or name.endswith("Sequence"):
+        return image.get(name)
+    # As bytes: pydicom would warn of what is no valid value, and print it.
+    return element.value.strip(b" \0").decode("latin-1") if element.value else ""
+
+
+def _parts(said: Any) -> list[Any]:
+    """What is compared: numbers, text without case, or items."""
+    if not isinstance(said, str):
+        return list(said)
+    parts = [part.strip() for part in said.upper().split("\\")]
+    with suppress(ValueError):
+        return [*map(float, parts)]
+    return parts
 
 
 def _is_grey(image: Dataset) -> bool:
@@ -179,7 +230,7 @@ def _is_grey(image: Dataset) -> bool:
     if not (grey or colour) or not 1 <= stored <= allocated:
         raise ImageError(
             f"unsupported DICOM: {kind[:20]} of {samples} x {stored} bits, {allocated} allocated; "
-            "expected grey of at most 16 bits, or RGB or YBR of 8"
+            f"{_EXPECTED}"
         )
     if (high := image.get("HighBit", stored - 1)) != stored - 1:  # PS3.3, C.7.6.3
         raise ImageError(
@@ -204,7 +255,14 @@ def _decoded(image: Dataset) -> NDArray[Any]:
         frame = get_frame(image.PixelData, 0, number_of_frames=1)
         _require_same_size(frame, image, runs=plugin == "pydicom")
     if function is None:
-        found, _ = get_decoder(syntax).as_array(image, index=0, decoding_plugin=plugin)
+        try:
+            found, _ = get_decoder(syntax).as_array(image, index=0, decoding_plugin=plugin)
+        except RuntimeError:
+            if plugin != "pillow" or (at := frame.find(_CODESTREAM)) < 0:
+                raise
+            import imagecodecs  # which also reads tile parts that were counted wrongly
+
+            found = imagecodecs.jpeg2k_decode(frame[at:])
     else:
         import imagecodecs
 
@@ -226,7 +284,8 @@ def _require_same_size(frame: bytes, image: Dataset, *, runs: bool) -> None:
             raise ImageError(f"broken DICOM: {len(frame)} bytes of RLE for {most} bytes of pixels")
         return
     if (at := frame.find(_CODESTREAM)) >= 0:  # SIZ (15444-1, A.5.1)
-        width, height, samples = struct.unpack(">II24xH", frame[at + 8 : at + 42])
+        width, height, left, top, samples = struct.unpack(">4I16xH", frame[at + 8 : at + 42])
+        width, height = width - left, height - top
     else:
         height, width, samples = struct.unpack(">HHB", _segment(frame, _FRAMES)[5:10])
     if (width, height, samples) != (columns, rows, image.SamplesPerPixel):
@@ -246,7 +305,9 @@ def _segment(data: bytes, markers: frozenset[int]) -> bytes:
     return data[at:]
 
 
-def _table(size: int, image: Dataset, wanted: str, *, deep: bool) -> NDArray[Any]:
+def _table(
+    size: int, image: Dataset, said: Mapping[str, Any], wanted: str, *, deep: bool
+) -> NDArray[Any]:
     """The grey level of all that a sample of so many bytes may be, by its bits as a number."""
     bits = int(image.BitsStored)
     least = -(1 << bits - 1) if image.PixelRepresentation else 0
@@ -254,17 +315,16 @@ def _table(size: int, image: Dataset, wanted: str, *, deep: bool) -> NDArray[Any
     # What the bits beside those stored are is nobody's business: overlays, or the sign again.
     stored = np.arange(1 << 8 * size) & ((1 << bits) - 1)
     values = np.where(stored > most, stored - (1 << bits), stored).astype(np.float64)
-    if modality := image.get("ModalityLUTSequence"):
+    if modality := said.get("ModalityLUTSequence"):
         values, top = _looked_up(values, modality[0], image)
         low, high = 0.0, top
     else:
-        slope, intercept = image.get("RescaleSlope"), image.get("RescaleIntercept")
-        slope, intercept = 1.0 if slope is None else float(slope), float(intercept or 0)
+        slope, intercept = (_number(said, name) for name in ("RescaleSlope", "RescaleIntercept"))
+        slope, intercept = 1.0 if slope is None else slope, intercept or 0.0
         values = values * slope + intercept
         low, high = sorted((least * slope + intercept, most * slope + intercept))
-    lut = image.get("VOILUTSequence") if wanted == "file" else None
-    window = _window_of(image) if wanted == "file" else parse_window(wanted)
-    if lut:
+    window = _window_of(said) if wanted == "file" else parse_window(wanted)
+    if lut := said.get("VOILUTSequence"):
         values, top = _looked_up(values, lut[0], image)
         shown = values / top
     elif window:
@@ -279,13 +339,26 @@ def _table(size: int, image: Dataset, wanted: str, *, deep: bool) -> NDArray[Any
     return (shown.clip(0, 1) * np.iinfo(levels).max + 0.5).astype(levels)
 
 
-def _window_of(image: Dataset) -> tuple[float, float, str] | None:
+def _window_of(said: Mapping[str, Any]) -> tuple[float, float, str] | None:
     """The file's first window, if it has any."""
-    several = [np.ravel(image.get(name)) for name in ("WindowCenter", "WindowWidth")]
-    center, width = (next(iter(it), None) for it in several)
-    if center in (None, "") or width in (None, ""):
+    center, width = (_number(said, name) for name in ("WindowCenter", "WindowWidth"))
+    if center is None or width is None:
         return None
-    return float(center), float(width), str(image.get("VOILUTFunction") or "LINEAR")
+    kinds = {*_parts(said.get("VOILUTFunction", "LINEAR"))}
+    if len(kinds) > 1 or not kinds <= {*_FUNCTIONS}:
+        raise ImageError(
+            f"unsupported DICOM: VOILUTFunction {printable(said['VOILUTFunction'])[:40]}, expected "
+            f"one of {', '.join(_FUNCTIONS)}; --dicom_window sets another window"
+        )
+    return center, width, kinds.pop()
+
+
+def _number(said: Mapping[str, Any], name: str) -> float | None:
+    """The first of its numbers, if it has any."""
+    text = said.get(name, "").partition("\\")[0].strip()
+    if text and not np.isfinite(float(text)):
+        raise ImageError(f"broken DICOM: {name} {text[:20]}")
+    return float(text) if text else None
 
 
 def _looked_up(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from itertools import chain
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -25,7 +26,8 @@ from dataprep.images.statistics import Measured, histogram_of
 Format: TypeAlias = Literal["JPEG", "PNG", "RAW"]
 
 _OF_PILLOW = {"webp": "webp", "openjpeg": "jpg_2000", "avif": "avif"}
-_EXTRAS = ("pi-heif", "imagecodecs", "pydicom")
+# Distributions that may be missing: what images of a kind become depends on them, there or not.
+EXTRAS = {"HEIC": ("pi-heif",), "JPEG XL": ("imagecodecs",), "DICOM": ("pydicom", "imagecodecs")}
 _CHANNELS = {"keep": (1, 3), "rgb": (3,), "gray": (1,)}
 
 
@@ -282,7 +284,7 @@ def codec_versions() -> dict[str, str]:
         known = feature in features.modules or feature in features.codecs
         if known and (of := features.version(feature)):
             found[name] = of
-    for name in _EXTRAS:
+    for name in sorted({*chain(*EXTRAS.values())}):
         with suppress(PackageNotFoundError):
             found[name] = version(name)
     return found

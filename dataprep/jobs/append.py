@@ -189,7 +189,7 @@ def compact(
             reporter.line(text)
         if other := other_versions(grown, identity):
             reporter.line(other)
-        claim_generation(job, identity, {COMPACTED: grown.manifest.sha256})
+        identity = claim_generation(job, identity, {COMPACTED: grown.manifest.sha256})
         _order_anew(job, grown)
         records = workers.write(job)
         others = unstored_rows(grown, rejected=False)

@@ -92,7 +92,7 @@ def convert(
                 CONVERTED + f" {number + 1}" * (number > 0): source.manifest.sha256
                 for number, source in enumerate(sources)
             }
-            claim(job, identity, units, overwrite=request.overwrite)
+            identity = claim(job, identity, units, overwrite=request.overwrite)
             token = digest_of([identity, units])
             if request.selection is None:
                 _keep_order(job, sources[0].manifest, database, token)

@@ -286,7 +286,7 @@ def _look(source: RawImages, rows: Sequence[Row]) -> tuple[Sampled, float]:
     seconds, before, after = 0.0, 0, 0
     for row in rows:
         began = time.perf_counter()
-        _, made = source.convert(row)
+        _, made, _ = source.convert(row)
         seconds += time.perf_counter() - began
         if isinstance(made, ImageError):
             statuses["rejected"] += 1

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from dataprep.errors import DatasetError
 from dataprep.jobs.clearing import check_foreign_files, remove_data_set, remove_planned
 from dataprep.jobs.command import typed_command
+from dataprep.jobs.commit import read_records
 from dataprep.jobs.lock import check_held
 from dataprep.jobs.workspace import Workspace
 from dataprep.system.durable_files import sync_directory
@@ -38,7 +39,7 @@ COMPACTED: Final = "the data set to compact"
 """The same of a compaction."""
 
 
-def claim(job: Job, identity: Identity, units: Mapping[str, str], *, overwrite: bool) -> None:
+def claim(job: Job, identity: Identity, units: Mapping[str, str], *, overwrite: bool) -> Identity:
     """Accept a directory that is new or this job's, and write down whose it is.
 
     To be called when nothing that was asked for can be refused any more; hold the lock.
@@ -46,6 +47,9 @@ def claim(job: Job, identity: Identity, units: Mapping[str, str], *, overwrite: 
     Args:
         identity: everything that shapes the bytes of the output.
         units: a digest of every piece of the input, to name those that changed.
+
+    Returns:
+        The identity: of what is sealed its own, where other extras are installed now.
 
     Raises:
         DatasetError: the directory is being made in another way, or holds foreign shards.
@@ -59,16 +63,20 @@ def claim(job: Job, identity: Identity, units: Mapping[str, str], *, overwrite: 
     if fresh:
         remove_planned(workspace, job.lease)
     check_foreign_files(job, fresh=fresh)
-    if fresh:
+    known = None if fresh else read_job(workspace).identity
+    if known is not None and workspace.manifest.exists():
+        return known
+    if known != identity:
         # Before any file of it is there, even after a power cut.
         stored = StoredJob(identity, dict(units), command=typed_command())
         write_state(workspace.job, stored, flush=True, check=partial(check_held, job.lease))
         sync_directory(workspace.private)
+    return identity
 
 
-def claim_generation(job: Job, identity: Identity, units: Mapping[str, str]) -> None:
+def claim_generation(job: Job, identity: Identity, units: Mapping[str, str]) -> Identity:
     """`claim` the directory inside OUT; what was begun there otherwise is deleted."""
-    claim(job, identity, units, overwrite=is_other_job(job.workspace, identity, units))
+    return claim(job, identity, units, overwrite=is_other_job(job.workspace, identity, units))
 
 
 def identity_of(manifest: Manifest) -> Identity:
@@ -79,8 +87,23 @@ def identity_of(manifest: Manifest) -> Identity:
 def is_other_job(workspace: Workspace, identity: Identity, units: Mapping[str, str]) -> bool:
     """Whether a directory is being made from other input, or in another way."""
     theirs = read_state(workspace.job, StoredJob)
-    same = theirs is not None and (theirs.identity, theirs.units) == (identity, units)
+    same = theirs is not None and _is_same(workspace, theirs, identity, units)
     return workspace.job.exists() and not same
+
+
+def _is_same(
+    workspace: Workspace, theirs: StoredJob, identity: Identity, units: Mapping[str, str]
+) -> bool:
+    """Whether it is the same job, but for versions of extras that no finished shard needed."""
+    if theirs.identity == identity or theirs.units != units:
+        return theirs.units == units
+    from dataprep.images.prepare import EXTRAS  # it loads Pillow
+
+    known = {*chain(*EXTRAS.values())}
+    used = [known if it.extras is None else it.extras for it in read_records(workspace)]
+    differ = {name for name, _ in theirs.identity.versions.items() ^ identity.versions.items()}
+    same = replace(theirs.identity, versions=identity.versions) == identity
+    return same and differ <= known.difference(*used)
 
 
 def check_identity(workspace: Workspace, identity: Identity, units: Mapping[str, str]) -> bool:
@@ -104,7 +127,7 @@ def check_identity(workspace: Workspace, identity: Identity, units: Mapping[str,
             f"{shlex.quote(str(workspace.out))} grew by --append; use that again to add what is "
             "new, another output directory, or --overwrite to start it anew"
         )
-    if (theirs.identity, theirs.units) == (identity, units):
+    if _is_same(workspace, theirs, identity, units):
         return False
     if not any(workspace.commits.glob("[!.]*.json")):
         return True  # nothing was finished in the other way, so nothing can be mixed

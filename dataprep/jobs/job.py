@@ -86,6 +86,7 @@ class Made(msgspec.Struct, frozen=True):
             for it.
         boxes: the bounding boxes in it, likewise.
         looks: a small grey version of what was decoded, or the fingerprint of it.
+        extras: that had a part in it (`dataprep.images.prepare.EXTRAS`).
     """
 
     example: Example
@@ -96,6 +97,7 @@ class Made(msgspec.Struct, frozen=True):
     boxes: Sequence[Box] = ()
     measured: Measured | None = None
     looks: Pixels | Fingerprint | None = None
+    extras: tuple[str, ...] = ()
 
 
 class Rejected(msgspec.Struct, frozen=True):
@@ -106,6 +108,7 @@ class Rejected(msgspec.Struct, frozen=True):
     labels: tuple[int, ...]
     reason: str
     attributes: Mapping[str, OwnValue] = msgspec.field(default_factory=dict)
+    extras: tuple[str, ...] = ()
 
 
 class Source(Protocol):

@@ -163,11 +163,11 @@ def make(raw: RawData, request: Request, grown: SealedSet | None) -> SealedSet |
         if grown is None:
             if request.overwrite or is_other_job(job.workspace, identity, units):
                 _report_changes(job, images, dataset, request, report)
-            claim(job, identity, units, overwrite=request.overwrite)
+            identity = claim(job, identity, units, overwrite=request.overwrite)
         else:
             if other := other_versions(grown, identity):
                 report(other)
-            claim_generation(job, identity, units)
+            identity = claim_generation(job, identity, units)
             job = replace(job, remedy="free some space: new shards are put beside the old ones")
         # Of what shapes the order: the job's identity, which is the same for every raw layout, and
         # what the index was made from, since the order says where the bytes are.

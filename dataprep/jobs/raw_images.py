@@ -15,7 +15,8 @@ from dataprep.archives.reading import require_unchanged
 from dataprep.datasets import read_image
 from dataprep.datasets.raw_directory import leads_out
 from dataprep.errors import DataprepError, ImageError
-from dataprep.images import Prepared, Recipe, prepare
+from dataprep.images import Prepared, Recipe, kind_of, prepare
+from dataprep.images.prepare import EXTRAS
 from dataprep.jobs.commit import rejected_images
 from dataprep.jobs.job import SAMPLE, Job, Made, OwnValue, Rejected, map_in_order
 from dataprep.sinks import DatasetInfo, ShardName
@@ -57,14 +58,14 @@ class RawImages:
         """Every row of the shard, read and converted."""
         archives: dict[str, Row] = {}
         with self._ahead(_rows(job, shard)) as rows:
-            for row, result in map_in_order(pool, self.convert, rows, window):
+            for row, result, extras in map_in_order(pool, self.convert, rows, window):
                 if row.offset:
                     archives[row.container] = row
                 if isinstance(result, ImageError):
                     place = row.container if self.named else ""
-                    yield Rejected(row.key, place, row.labels, str(result), _own(row))
+                    yield Rejected(row.key, place, row.labels, str(result), _own(row), extras)
                 else:
-                    yield _made(row, result, job.info)
+                    yield _made(row, result, job.info, extras)
         # Before the shard is committed; a file of its own was looked at when it was read.
         require_unchanged(self.raw, archives)
 
@@ -74,7 +75,7 @@ class RawImages:
             return 1.0
         source = made = 0
         for row in islice(_rows(job, shard), SAMPLE):
-            _, result = self.convert(row)
+            _, result, _ = self.convert(row)
             if not isinstance(result, ImageError):
                 made += len(result.data)
                 source += row.size
@@ -117,28 +118,31 @@ class RawImages:
         except ImageError as error:
             return row, error
 
-    def convert(self, item: Row | _Fetched) -> tuple[Row, Prepared | ImageError]:
-        """What becomes of the image, beside its row."""
+    def convert(self, item: Row | _Fetched) -> tuple[Row, Prepared | ImageError, tuple[str, ...]]:
+        """What becomes of the image, between its row and the extras that had a part in it."""
         row, data = (item, None) if isinstance(item, Row) else item
+        extras: tuple[str, ...] = ()
         # Only what is wrong with its bytes, or their number, rejects an image. A file that cannot
         # be read stops the run instead: it may be readable again tomorrow, and a commit record is
         # for ever.
         try:
             if isinstance(data, ImageError):
                 raise data
-            return row, prepare(self.read(row) if data is None else data, self.recipe)
+            data = self.read(row) if data is None else data
+            extras = EXTRAS.get(kind_of(data), ())
+            return row, prepare(data, self.recipe), extras
         except ImageError as error:
             what, quoting, _ = str(error).partition(" starting with ")
             if quoting and leads_out(self.raw, row.container):
                 error = ImageError(f"{what}, in a link that leads out of the raw directory")
-            return row, error
+            return row, error, extras
 
 
 def _rows(job: Job, shard: ShardName) -> Iterator[Row]:
     return read_shard(job.workspace.order, shard.split, shard.number)
 
 
-def _made(row: Row, image: Prepared, info: DatasetInfo) -> Made:
+def _made(row: Row, image: Prepared, info: DatasetInfo, extras: tuple[str, ...]) -> Made:
     boxes, box_labels = image.moved(row.boxes, row.box_labels)
     example = Example(
         key=row.key,
@@ -166,6 +170,7 @@ def _made(row: Row, image: Prepared, info: DatasetInfo) -> Made:
         boxes=boxes,
         measured=image.measured,
         looks=image.grey,
+        extras=extras,
     )
 
 

@@ -88,15 +88,17 @@ def take(
     if not found:
         raise DatasetError("no image is taken; check --where, --splits, --exclude and --sample")
     taken = sum(split.images for split in found.values())
-    report(f"{counted(taken, 'image')} of {sum(source.records for source in sources):,} taken")
+    there = sum(source.records + source.manifest.totals.rejected for source in sources)
+    report(f"{counted(taken, 'image')} of {there:,} taken")
     left_out = manifest.excluded
     if chosen.exclude is not None:
         more = tables.left_out(database)
         report(describe_excluded(more))
         left_out = _both(left_out, more)
     if chosen.relabel is not None:
-        number = counted(tables.count_relabelled(database), "image")
-        report(f"{number} with other labels (--relabel)")
+        number, gone = tables.count_relabelled(database)
+        more_gone = f"; {counted(gone, 'image')} there left out (--exclude)" if gone else ""
+        report(f"{counted(number, 'image')} with other labels (--relabel){more_gone}")
     return Taken(
         seed=seed,
         shuffle={

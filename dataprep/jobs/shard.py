@@ -168,6 +168,7 @@ class ShardRows(AbstractContextManager["ShardRows"]):
     ) -> None:
         self.statuses: Counter[str] = Counter()
         self.records = 0
+        self._extras: set[str] = set()
         self._shard = shard
         self._attributes = [name for name, _ in attributes]
         self._schema = schema_of("records", attributes)
@@ -180,6 +181,7 @@ class ShardRows(AbstractContextManager["ShardRows"]):
 
     def add(self, item: Made | Rejected) -> None:
         """The next image of the shard."""
+        self._extras.update(item.extras)
         if isinstance(item, Rejected):
             self._rows.append(
                 (
@@ -244,6 +246,7 @@ class ShardRows(AbstractContextManager["ShardRows"]):
             rejected=self.statuses["rejected"],
             noted=self.statuses["repaired"] + self.statuses["warned"],
             statistics=None if statistics is None else statistics.counted(),
+            extras=tuple(sorted(self._extras)),
         )
 
     def __exit__(self, *exception: object) -> None:

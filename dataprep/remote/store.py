@@ -46,7 +46,7 @@ _EXPIRED: Final = re.compile(r"ExpiredToken|RequestExpired|TokenRefreshRequired|
 # What S3 calls a bad request, and is the network's trouble: a body that came late, or damaged.
 _PASSING: Final = re.compile(r"RequestTimeout<|BadDigest|ContentSHA256Mismatch")
 # Statuses that come again: not 408 and 429. How long the request took stands there, too.
-_FINAL: Final = re.compile(r"status code: 4(0[0-79]|1\d|2[0-8])\b")
+_FINAL: Final = re.compile(r"status code: 4(?!08|29)\d\d\b")
 _NO_BUCKET: Final = re.compile(r"<Code>(NoSuchBucket|ContainerNotFound)</Code>")
 _SECRET: Final = re.compile(r"://[^/@\s]+@")  # of an endpoint with a password
 _CHUNK: Final = 8 << 20  # bytes of a part of an upload
@@ -64,6 +64,8 @@ _OWN_KEYS: Final = (
     *("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"),
     *("AWS_CONTAINER_CREDENTIALS_FULL_URI",),
 )
+_AMAZON: Final = re.compile(r"https://s3(\.[a-z0-9-]+)?\.amazonaws\.com")
+_ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS")
 _PROFILES: Final = {
     "AWS_SHARED_CREDENTIALS_FILE": "~/.aws/credentials",
     "AWS_CONFIG_FILE": "~/.aws/config",
@@ -210,11 +212,15 @@ class Store:
             RemoteError: the store does not answer, or refuses; or the object has another ETag.
         """
         import obstore
+        from obstore.exceptions import PreconditionError
 
         options: Any = {"range": (start, start + size), **({"if_match": etag} if etag else {})}
 
         def read(store: ObjectStore) -> memoryview:
-            found = memoryview(obstore.get(store, path, options=options).bytes())
+            answer = obstore.get(store, path, options=options)
+            if (there := answer.meta["size"]) < start + size:
+                raise PreconditionError(f"it has {there:,} bytes, expected {start + size:,}")
+            found = memoryview(answer.bytes())
             if len(found) != size:
                 raise ConnectionError(f"{len(found):,} bytes came of {size:,} from {start:,} on")
             return found
@@ -391,12 +397,16 @@ class Store:
         if _NO_BUCKET.search(str(error)):
             reason = f"there is no bucket {printable(rest.partition('/')[0])}"
             advice = "check the address, or make the bucket, and run the same command again"
-        elif isinstance(error, PreconditionError):
+        elif isinstance(error, PreconditionError) or "status code: 416" in str(error):
             advice = "somebody has changed the object: run the same command again"
+        elif "builder error" in str(error):
+            advice = f"an endpoint without TLS needs {_PREFIXES[scheme]}_ALLOW_HTTP=true"
         elif _EXPIRED.search(str(error)):
             advice = f"get new credentials: {_VARIABLES[scheme]}"
         elif isinstance(error, (PermissionDeniedError, UnauthenticatedError)) or _lacks(error):
-            advice = f"set {_VARIABLES[scheme]}"
+            advice = (
+                f"set {_VARIABLES[scheme]}, or {_PREFIXES[scheme]}_SKIP_SIGNATURE=true if public"
+            )
         return RemoteError(f"{scheme}://{printable(rest)}: {printable(path)}: {reason}; {advice}")
 
 
@@ -437,31 +447,39 @@ def _lacks(error: Exception) -> bool:
 
 
 def _profile(scheme: str) -> dict[str, Any]:
-    """What boto3 knows of S3's credentials, where the environment has none and there is a profile.
+    """What boto3 knows of S3: where it is, and credentials if the environment has none.
 
-    Profiles, their roles and single sign-on are its, and obstore has none of it.
+    Profiles, their roles, services and single sign-on are its, and obstore has none of it.
 
     Raises:
         UsageError: boto3 is not installed, or has no such profile.
     """
-    named = os.environ.get("AWS_PROFILE")
+    named, own = os.environ.get("AWS_PROFILE"), any(map(os.environ.get, _OWN_KEYS))
     files = (os.environ.get(name, usual) for name, usual in _PROFILES.items())
     there = named or any(Path(name).expanduser().is_file() for name in files)
-    if scheme != "s3" or not there or (not named and any(map(os.environ.get, _OWN_KEYS))):
+    if scheme != "s3" or not (there or any(map(os.environ.get, _ENDPOINTS))):
         return {}
     try:
         import boto3
+        from botocore import UNSIGNED
+        from botocore.config import Config
         from botocore.exceptions import BotoCoreError
         from obstore.auth.boto3 import Boto3CredentialProvider
     except ModuleNotFoundError as error:
         raise UsageError(
-            "profiles of AWS need boto3: pip install 'dataprep-shards[remote]', or set "
-            "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+            "profiles and endpoints of AWS need boto3: pip install 'dataprep-shards[remote]'"
         ) from error
     try:
         session = boto3.Session()
-        if session.get_credentials() is None:
-            return {}
-        return {"credential_provider": Boto3CredentialProvider(session, ttl=timedelta(minutes=5))}
-    except BotoCoreError as error:
+        region = os.environ.get("AWS_REGION") or session.region_name or "us-east-1"
+        unsigned = Config(signature_version=UNSIGNED)  # so that it looks for no credentials
+        found: dict[str, Any] = {"region": region}
+        endpoint = session.client("s3", region_name=region, config=unsigned).meta.endpoint_url
+        if not _AMAZON.fullmatch(endpoint) or any(map(os.environ.get, _ENDPOINTS)):
+            found["endpoint"] = endpoint
+        if (named or not own) and session.get_credentials() is not None:
+            provider = Boto3CredentialProvider(session, ttl=timedelta(minutes=5))
+            found["credential_provider"] = provider
+    except (BotoCoreError, ValueError) as error:
         raise UsageError(f"{printable(str(error))}; check AWS_PROFILE and ~/.aws") from error
+    return found

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import io
 import re
+import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,6 +27,7 @@ _COLUMNS: Final = 1000  # a screen has no more
 _STYLE: Final[Any] = {  # of names that only matplotlib knows
     "svg.fonttype": "none",  # text stays text: it can be found, and read aloud
     "svg.hashsalt": "dataprep",
+    "text.parse_math": False,
     "font.family": "sans-serif",
     "font.size": 9,
     "figure.facecolor": "none",
@@ -48,8 +50,11 @@ def bars(measure: Histogram) -> str:
         axes.stairs(measure.counts, measure.edges, fill=True, color=_FILL)
         if measure.growing:
             axes.set_xscale("log")
-            axes.xaxis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
-            axes.xaxis.set_major_formatter(ticker.EngFormatter(sep=""))
+            spread, units = measure.edges[-1] / measure.edges[0], ticker.EngFormatter(sep="")
+            locator = ticker.LogLocator(subs=(1.0, 2.0, 5.0) if spread < 100 else (1.0,))
+            few = ticker.MaxNLocator(5, steps=(1, 2, 5, 10))
+            axes.xaxis.set_major_locator(few if spread < 10 else locator)
+            axes.xaxis.set_major_formatter(lambda it, _: f"{it:,g}" if it < 10_000 else units(it))
             axes.xaxis.set_minor_formatter(ticker.NullFormatter())
         axes.set_xlabel(measure.title)
         axes.set_ylabel("images")
@@ -57,9 +62,10 @@ def bars(measure: Histogram) -> str:
     return _drawn(draw, f"histogram: {measure.title}", width=4.2, height=2.1)
 
 
-def descending(counts: Sequence[int], label: str) -> str:
-    """Counts from the largest to the smallest, however many there are."""
-    ordered = sorted(counts, reverse=True)
+def descending(counts: Sequence[tuple[int, str]]) -> str:
+    """Classes from the largest to the smallest, however many there are; few with their names."""
+    largest = sorted(counts, key=lambda each: -each[0])
+    ordered = [count for count, _ in largest]
     step = max(len(ordered) // _COLUMNS, 1)
 
     def draw(axes: Axes) -> None:
@@ -68,10 +74,13 @@ def descending(counts: Sequence[int], label: str) -> str:
         axes.stairs(shown, edges, fill=True, color=_FILL)
         axes.set_ylim(0)
         axes.xaxis.set_major_locator(_whole_numbers())
-        axes.set_xlabel(label)
+        if len(ordered) <= 24:  # names have room
+            places, names = [edge - 0.5 for edge in edges[1:]], [name for _, name in largest]
+            axes.set_xticks(places, names, rotation=30, ha="right", rotation_mode="anchor")
+        axes.set_xlabel("classes, largest first")
         axes.set_ylabel("images")
 
-    return _drawn(draw, f"images of each: {label}", width=8.6, height=2.1)
+    return _drawn(draw, "images of each class, largest first", width=8.6, height=2.5)
 
 
 def _whole_numbers() -> MaxNLocator:
@@ -85,7 +94,7 @@ def _drawn(draw: Callable[[Axes], None], name: str, *, width: float, height: flo
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(_STYLE), warnings.catch_warnings(action="ignore"):  # of rare letters
         figure = Figure(figsize=(width, height), layout="constrained")
         axes = figure.add_subplot()
         draw(axes)

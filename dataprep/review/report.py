@@ -90,7 +90,7 @@ def write_report(
         splits=splits,
         classes=len(classes),
         rows=classes[:_CLASSES],
-        class_chart=descending([entry.total for entry in classes], "classes, largest first"),
+        class_chart=descending([(entry.total, short(entry.name, 24)) for entry in classes]),
         charts=[bars(measure) for measure in measures],
         sheet=_contact_sheet(album, chosen, classes),
         findings=_shown(album, [entry for entry in found if entry.count]),

@@ -69,6 +69,7 @@ select key as "stored key", labels as "stored labels",
 """
 
 _RELABELLED: Final = """
+create view gone as from found anti join images using (split, key);
 create temp table relabelled as
 select images.split, images.key, wanted.labels from wanted join images
 on images.key = wanted.key and (wanted.split is null or wanted.split = images.split)
@@ -229,13 +230,14 @@ def _take(database: Database, chosen: Selection) -> None:
 
 
 def _check_relabelled(database: Database, path: Path) -> None:
-    """Every line of the file is about one image."""
+    """Every line of the file is about one image, or about one that --exclude leaves out."""
     found = rows(
         database,
         "select wanted.key, count(relabelled.key) from wanted left join relabelled "
         "on relabelled.key = wanted.key and (wanted.split is null or wanted.split = "
-        "relabelled.split) group by wanted.split, wanted.key having count(relabelled.key) <> 1 "
-        "order by all",
+        "relabelled.split) where relabelled.key is not null or not exists (from gone where "
+        "gone.key = wanted.key and (wanted.split is null or wanted.split = gone.split)) "
+        "group by wanted.split, wanted.key having count(relabelled.key) <> 1 order by all",
     )
     if found:
         names = some_of([f"{printable(key)} ({counted(number, 'image')})" for key, number in found])
@@ -311,10 +313,12 @@ def in_several_splits(database: Database, column: str) -> list[tuple[int | str]]
     )
 
 
-def count_relabelled(database: Database) -> int:
-    """How many images get other labels than they have."""
+def count_relabelled(database: Database) -> tuple[int, int]:
+    """How many images get other labels than they have; how many would, but are left out."""
     query = "select count(*) from fresh join label_sets using (split, labels) where numbers <> "
-    return int(rows(database, query + '"stored labels"')[0][0])
+    gone = "select count(*) from gone semi join wanted on gone.key = wanted.key and "
+    gone += "(wanted.split is null or wanted.split = gone.split)"
+    return rows(database, query + '"stored labels"')[0][0], rows(database, gone)[0][0]
 
 
 def excluded(database: Database) -> pa.Table:

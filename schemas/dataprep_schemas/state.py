@@ -101,6 +101,8 @@ class CommitRecord(State, frozen=True, tag="dataprep-commit-2"):
         records: how many examples were written.
         rejected: how many images were not.
         noted: how many of the examples were repaired, or their decoder complained.
+        extras: distributions that had a part in it beside those that every shard needs; earlier
+            versions did not say.
     """
 
     shard: ShardName
@@ -110,6 +112,7 @@ class CommitRecord(State, frozen=True, tag="dataprep-commit-2"):
     rejected: Count = 0
     noted: Count = 0
     statistics: Counted | None = None
+    extras: tuple[Text, ...] | None = None
 
     @property
     def images(self) -> int:

@@ -296,3 +296,36 @@ def test_the_same_from_python(tiny: Made, tmp_path: Path) -> None:
     named = dataprep.select({"a": tiny.out, "b": made.out}, to=tmp_path / "both", sink="recordio")
     assert named.records == 45
     assert named.manifest.sink.name == "recordio"
+
+
+def test_an_image_may_be_left_out_and_relabelled_in_one_call(
+    cli: Cli, tiny: Made, tmp_path: Path
+) -> None:
+    first, second, third, *_ = keys(tiny.out)
+    classes = [row["classes"][0] for row in rows_of(tiny.out) if row["split"] == "train"]
+    other = next(name for name in classes if not first.startswith(name))
+    out, names = tmp_path / "out", tmp_path / "names.txt"
+    names.write_text(f"{first}\n{third}\n")
+    lines = [(key, other) for key in (first, second)]
+    labels = write_csv(tmp_path / "labels.csv", [("key", "label"), *lines])
+    words = (tiny.out, "--to", out, "--exclude", names, "--relabel")
+    said = select(cli, *words, labels)
+    assert "2 images left out (--exclude)" in said
+    assert "with other labels (--relabel); 1 image there left out (--exclude)" in said
+    assert not {first, third} & {*keys(out)}
+    (row,) = (row for row in rows_of(out) if row["key"] == second)
+    assert row["classes"] == [other]
+    wrong = write_csv(tmp_path / "wrong.csv", [("key", "label"), *lines, ("none.JPEG", other)])
+    done = refused(cli, *words, wrong, "--overwrite")
+    assert "1 line not about one image that is taken: none.JPEG (0 images)" in done
+
+
+def test_images_that_were_rejected_are_counted_among_those_there(cli: Cli, tmp_path: Path) -> None:
+    raw, out = tmp_path / "raw", tmp_path / "out"
+    write_tree(raw, {f"{name}/{n}.jpg": picture(n) for name in "ab" for n in range(4)})
+    (raw / "a/0.jpg").write_bytes(b"no image")
+    assert cli("folder", "--raw", raw, "--out", out, "--workers", 1, "--max_bad", 1).code == 0
+    said = select(cli, out, "--to", tmp_path / "all", "--where", "true")
+    assert "8 images of 8 taken" in said
+    said = select(cli, out, "--to", tmp_path / "good", "--where", "status <> 'rejected'")
+    assert "7 images of 8 taken" in said

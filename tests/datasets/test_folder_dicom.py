@@ -16,7 +16,7 @@ import pytest
 
 from dataprep.datasets.folder.dataset import Folder
 from tests.conftest import Cli, rows_of
-from tests.images.dicom_files import dataset, file
+from tests.images.dicom_files import dataset, file, grouped
 
 SECRET = "0123456789abcdef" * 4
 NAMED = ("DOE^JANE", "19700101", "HOSP-4711", "1.2.840.99", "Hospital of X", "PID-", "RADIOGRAPHER")
@@ -154,6 +154,58 @@ def test_what_is_no_such_value_is_left_out(
     assert cli(*words, "--dicom_attributes", "age,sex,view").code == 0
     (row,) = rows_of(tmp_path / "out", "repaired")
     assert {name: row[name] for name in ("age", "sex", "view") if row[name] is not None} == expected
+
+
+AGES = {
+    **dict.fromkeys(("058Y", "58", "58Y", "058", "58 Y", "696M"), 58),
+    **dict.fromkeys(("5.5Y", "121", "411Y", "999Y"), None),
+    "00120": 120,
+    "52W": 1,
+    "0": 0,
+}
+
+
+@pytest.mark.parametrize("listed", [False, True])
+@pytest.mark.filterwarnings("ignore:Invalid value for VR AS")  # pydicom, of what is written here
+def test_ages_have_units_or_none_and_nobody_is_older_than_120(
+    tmp_path: Path, cli: Cli, *, listed: bool
+) -> None:
+    place = tmp_path / "raw/a"
+    place.mkdir(parents=True)
+    for number, age in enumerate(AGES):
+        (place / f"{number}.dcm").write_bytes(radiograph(number, PatientAge=age))
+    words: list[object] = ["folder", "--raw", tmp_path / "raw", "--out", tmp_path / "out"]
+    if listed:
+        lines = ["path,label", *(f"a/{number}.dcm,a" for number in range(len(AGES)))]
+        (tmp_path / "list.csv").write_text("\n".join(lines))
+        words += ["--listing", tmp_path / "list.csv"]
+    done = cli(*words, "--dicom_attributes", "age,age_years", "--workers", 1)
+    assert done.code == 0, done
+    assert "age out of range: 3 in the raw data" in done.out
+    rows = {int(Path(row["key"]).stem): row for row in rows_of(tmp_path / "out", "repaired")}
+    assert [rows[number]["age_years"] for number in range(len(AGES))] == list(AGES.values())
+    decades = [None if age is None else min(age // 10 * 10, 90) for age in AGES.values()]
+    assert [rows[number]["age"] for number in range(len(AGES))] == decades
+
+
+def test_functional_groups_tell_spacing_and_side(tmp_path: Path, cli: Cli) -> None:
+    (tmp_path / "raw/a").mkdir(parents=True)
+    said = {"PixelMeasuresSequence": {"PixelSpacing": ["0.5", "0.25"]}}
+    side = {"FrameAnatomySequence": {"FrameLaterality": "L"}}
+    several: list[dict[str, Any]] = [{}, {"PixelSpacing": ["0.5", "0.2"]}, {"NumberOfFrames": 1}]
+    for number, more in enumerate(several):
+        image = grouped(dataset(np.zeros((8, 8), np.uint8), **more), said, side)
+        if number == 2:  # far behind what is read first
+            image.add_new(0x00091010, "OB", bytes(1 << 19))
+        (tmp_path / f"raw/a/{number}.dcm").write_bytes(file(image))
+    words = ("folder", "--raw", tmp_path / "raw", "--out", tmp_path / "out", "--workers", 1)
+    done = cli(*words, "--dicom_attributes", "pixel_spacing,laterality", "--max_bad", 1)
+    assert done.code == 0, done
+    for row in rows_of(tmp_path / "out", "repaired"):
+        assert (row["pixel_spacing"], row["laterality"]) == ("0.5x0.25", "L")
+    (row,) = rows_of(tmp_path / "out", "rejected")
+    assert row["reason"].startswith("ambiguous DICOM: PixelSpacing differs in functional")
+    assert (row["pixel_spacing"], row["laterality"]) == (None, None)
 
 
 def test_a_header_longer_than_what_is_read_first(tmp_path: Path, cli: Cli) -> None:

@@ -32,7 +32,7 @@ from dataprep.datasets.lists import load_class_list
 from dataprep.errors import DataprepError
 from dataprep.images import Recipe, Resize, prepare
 from dataprep.images.dicom import header_of
-from tests.images.dicom_files import LOSSLESS, dataset, table
+from tests.images.dicom_files import LOSSLESS, dataset, grouped, table
 from tests.images.dicom_files import file as dicom_file
 from tests.images.files import HAS_AVIF, deep_tiff
 from tests.images.heic_files import PLAIN, TURNED
@@ -239,8 +239,11 @@ def dicoms() -> list[bytes]:
         "VOILUTSequence": [table(range(9), -3, 8)],
     }
     flat = noise.view(np.uint8).reshape(12, 16, 2)[..., 0]
+    shared = {"FrameVOILUTSequence": window, "FrameAnatomySequence": {"FrameLaterality": "L"}}
+    enhanced = dataset(noise & 4095, 12, NumberOfFrames=1)
     return [
         *codings,
+        dicom_file(grouped(enhanced, shared, {"PixelValueTransformationSequence": rescale})),
         dicom_file(dataset(noise & 4095, 12, **window, **rescale)),
         dicom_file(dataset(noise.view(np.int16), 16, **tables)),
         dicom_file(dataset(flat), JPEGBaseline8Bit),

@@ -48,6 +48,22 @@ def dataset(pixels: NDArray[Any], bits: int = 0, kind: str = "MONOCHROME2", **mo
     return image
 
 
+def item(**elements: Any) -> Dataset:
+    """An item of a sequence."""
+    found = Dataset()
+    for name, value in elements.items():
+        setattr(found, name, value)
+    return found
+
+
+def grouped(image: Dataset, shared: dict[str, Any], each: dict[str, Any]) -> Dataset:
+    """The same image with functional groups: by the names of their sequences, what is in those."""
+    for name, macros in (("Shared", shared), ("PerFrame", each)):
+        groups = item(**{macro: [item(**said)] for macro, said in macros.items()})
+        setattr(image, f"{name}FunctionalGroupsSequence", [groups])
+    return image
+
+
 def table(levels: Any, first: int = 0, bits: int = 16) -> Dataset:
     """An item of a sequence of lookup tables."""
     item = Dataset()

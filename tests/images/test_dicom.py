@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import struct
 import subprocess
@@ -14,10 +15,14 @@ import imagecodecs
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from pydicom.dataset import Dataset
+from PIL import Image
+from pydicom.data import get_testdata_file
+from pydicom.dataset import Dataset, FileMetaDataset
+from pydicom.encaps import encapsulate
 from pydicom.uid import (
     HTJ2K,
     MPEG2MPML,
+    JPEG2000Lossless,
     JPEGBaseline8Bit,
     JPEGExtended12Bit,
     JPEGLSLossless,
@@ -26,7 +31,7 @@ from pydicom.uid import (
 
 from dataprep.errors import ImageError, UsageError
 from dataprep.images import Note, Recipe, prepare
-from tests.images.dicom_files import CODED, LOSSLESS, NATIVE, PLAIN, dataset, file, table
+from tests.images.dicom_files import CODED, LOSSLESS, NATIVE, PLAIN, dataset, file, grouped, table
 
 PNG = Recipe(passes=("PNG",))
 DEEP = Recipe(passes=("PNG",), depth="keep")
@@ -155,6 +160,124 @@ def test_the_recipe_sets_another_window_or_none() -> None:
     assert np.array_equal(levels(file(image), full), plain)
 
 
+RESCALE = {"PixelValueTransformationSequence": {"RescaleSlope": "1.5", "RescaleIntercept": "-1024"}}
+WINDOW = {"FrameVOILUTSequence": {"WindowCenter": ["40", "1"], "WindowWidth": ["400", "2"]}}
+SPACED = {"PixelMeasuresSequence": {"PixelSpacing": ["0.5", "0.25"]}}
+LEFT = {"FrameAnatomySequence": {"FrameLaterality": "L"}}
+
+
+@pytest.mark.parametrize("syntax", [*NATIVE, JPEG2000Lossless], ids=lambda syntax: syntax.name)
+def test_functional_groups_say_what_others_say_at_the_top(syntax: Any) -> None:
+    top = {"RescaleSlope": "1.50", "RescaleIntercept": "-1024.0"}
+    expected = levels(file(dataset(TWELVE, 12, **top, WindowCenter=40, WindowWidth=400)))
+    for shared, each, more in (
+        ({**RESCALE, **WINDOW}, {}, {}),
+        ({}, {**RESCALE, **WINDOW}, {"NumberOfFrames": 1}),
+        (RESCALE, WINDOW, {"RescaleSlope": "", "WindowCenter": None}),
+        ({**RESCALE, **WINDOW, **LEFT}, RESCALE, {**top, "WindowCenter": "40.0"}),
+    ):
+        image = grouped(dataset(TWELVE, 12, **more), shared, each)
+        assert np.array_equal(levels(file(image, syntax)), expected)
+    image = grouped(dataset(TWELVE, 12), RESCALE, WINDOW)
+    image.PerFrameFunctionalGroupsSequence[0].FrameVOILUTSequence[0].VOILUTFunction = "SIGMOID"
+    plain = dataset(TWELVE, 12, **top, WindowCenter=40, WindowWidth=400, VOILUTFunction="SIGMOID")
+    assert np.array_equal(levels(file(image)), levels(file(plain)))
+    lut = np.arange(4096)[::-1].tolist()
+    image = grouped(
+        dataset(TWELVE, 12), {}, {"FrameVOILUTSequence": {"VOILUTSequence": [table(lut)]}}
+    )
+    assert np.array_equal(
+        levels(file(image)), levels(file(dataset(TWELVE, 12, VOILUTSequence=[table(lut)])))
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "shared", "each", "top"),
+    [
+        ("RescaleSlope", RESCALE, {}, {"RescaleSlope": "2"}),
+        ("WindowWidth", {}, WINDOW, {"WindowCenter": "40", "WindowWidth": "401"}),
+        (
+            "RescaleIntercept",
+            RESCALE,
+            {"PixelValueTransformationSequence": {"RescaleIntercept": "0"}},
+            {},
+        ),
+        ("PixelSpacing", SPACED, {}, {"PixelSpacing": ["0.5", "0.26"]}),
+        ("Laterality", LEFT, {}, {"Laterality": "R"}),
+    ],
+)
+def test_groups_that_contradict_each_other_or_the_top_are_refused(
+    name: str, shared: dict[str, Any], each: dict[str, Any], top: dict[str, Any]
+) -> None:
+    data = file(grouped(dataset(TWELVE, 12, **top), shared, each))
+    with pytest.raises(ImageError, match=f"^ambiguous DICOM: {name} differs in functional"):
+        prepare(data, PNG)
+    if name == "WindowWidth":  # of which nobody asks then
+        assert levels(data, Recipe(passes=("PNG",), dicom_window="40,400")).shape == (24, 40)
+
+
+def test_a_window_function_in_another_case_or_twice() -> None:
+    window: dict[str, Any] = {"WindowCenter": [2000, 7], "WindowWidth": [300, 9]}
+    for usual in ("LINEAR", "LINEAR_EXACT", "SIGMOID"):
+        expected = levels(file(dataset(TWELVE, 12, **window, VOILUTFunction=usual)))
+        for said in (usual.lower(), [usual, usual], [usual.title(), usual]):
+            data = file(dataset(TWELVE, 12, **window)).replace(
+                *_function(dataset(TWELVE, 12, **window), said)
+            )
+            assert np.array_equal(levels(data), expected)
+    for said in ("CUBIC", ["LINEAR", "SIGMOID"]):
+        data = file(dataset(TWELVE, 12, **window))
+        data = data.replace(*_function(dataset(TWELVE, 12, **window), said))
+        with pytest.raises(ImageError, match=r"^unsupported DICOM: VOILUTFunction .* --dicom_w"):
+            prepare(data, PNG)
+        assert levels(data, Recipe(passes=("PNG",), dicom_window="full")).shape == (24, 40)
+
+
+def _function(image: Dataset, said: Any) -> tuple[bytes, bytes]:
+    """What to replace so that a file has this function; pydicom would warn of small letters."""
+    text = (said if isinstance(said, str) else "\\".join(said)).encode()
+    text += b" " * (len(text) % 2)
+    width = b"\x28\0\x51\x10DS"
+    data = file(image)
+    at = data.index(width)
+    end = at + 8 + struct.unpack("<H", data[at + 6 : at + 8])[0]
+    more = b"\x28\0\x56\x10CS" + struct.pack("<H", len(text)) + text
+    return data[at:end], data[at:end] + more
+
+
+def test_what_another_decoder_reads_is_not_broken() -> None:
+    # A picture of GDCM's: its tiles have six parts, of which it counts five, and Pillow reads none.
+    place = get_testdata_file("GDCMJ2K_TextGBR.dcm", download=False)
+    if place is not None:
+        whole = Path(str(place)).read_bytes()
+        expected = imagecodecs.jpeg2k_decode(whole[whole.index(b"\xff\x4f\xff\x51") :])
+        assert np.array_equal(levels(whole, PNG), expected)
+    tiles = Image.fromarray(BYTES)
+    stream = io.BytesIO()  # an image that does not start where the grid of its tiles does
+    options = {"offset": (3, 5), "tile_size": (16, 16), "no_jp2": True}
+    tiles.save(stream, "JPEG2000", irreversible=False, **options)
+    image = dataset(BYTES)
+    image.PixelData = encapsulate([stream.getvalue()])
+    assert np.array_equal(levels(_coded(image), PNG), BYTES)
+    image.PixelData = encapsulate([stream.getvalue()[:-400]])
+    data = _coded(image)
+    with pytest.raises(ImageError, match=r"^broken DICOM"):
+        prepare(data, PNG)
+
+
+def _coded(image: Dataset) -> bytes:
+    """A file of what is JPEG 2000 already."""
+    stream = io.BytesIO()
+    image["PixelData"].VR = "OB"
+    image["PixelData"].is_undefined_length = True
+    image.file_meta = FileMetaDataset()
+    image.file_meta.TransferSyntaxUID = JPEG2000Lossless
+    image.file_meta.MediaStorageSOPClassUID = image.SOPClassUID
+    image.file_meta.MediaStorageSOPInstanceUID = image.SOPInstanceUID
+    image.save_as(stream, enforce_file_format=True)
+    return stream.getvalue()
+
+
 @pytest.mark.parametrize("text", ["", "wide", "40", "40,0", "40,0.5", "nan,4", "1,2,3", "1e9,1"])
 def test_what_is_no_window_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match=r"--dicom_window: .* is not file, full, or CENTER"):
@@ -224,10 +347,14 @@ def _refused() -> dict[str, tuple[Dataset, Any]]:
     deep = RANDOM.integers(0, 1 << 16, (4, 4, 3)).astype(np.uint16)
     bare = dataset(TWELVE)
     del bare.PixelData
+    floating = dataset(TWELVE)
+    del floating.PixelData
+    floating.FloatPixelData = bytes(4 * TWELVE.size)
     wide = dataset(TWELVE.astype(np.uint32))
     return {
         "DICOM of 2 frames, expected an image of one": (dataset(BYTES, NumberOfFrames=2), PLAIN),
         "DICOM without pixels": (bare, PLAIN),
+        "unsupported DICOM: pixels of floating point; expected grey": (floating, PLAIN),
         "unsupported DICOM: MONOCHROME2 of 1 x 32 bits": (wide, PLAIN),
         "unsupported DICOM: RGB of 3 x 16 bits": (dataset(deep, kind="RGB"), PLAIN),
         "unsupported DICOM: PALETTE COLOR": (dataset(BYTES, kind="PALETTE COLOR"), PLAIN),
@@ -235,7 +362,7 @@ def _refused() -> dict[str, tuple[Dataset, Any]]:
             dataset(TWELVE, 12, HighBit=15),
             PLAIN,
         ),
-        "a LINEAR window of centre 5 and width 0; --dicom_window": (
+        "unsupported DICOM: a LINEAR window of centre 5 and width 0; --dicom_window": (
             dataset(BYTES, WindowCenter=5, WindowWidth=0),
             PLAIN,
         ),

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import sys
+from pathlib import Path
 from typing import Any
 
+import msgspec
+import numpy as np
 import pytest
 from msgspec.structs import replace
 
@@ -13,9 +18,12 @@ from dataprep.jobs.identity import check_identity
 from dataprep.jobs.workspace import Workspace
 from dataprep.sealed.set import examples_of
 from dataprep.sinks import DatasetInfo
-from dataprep.system.state_files import write_state
+from dataprep.system.state_files import encode, write_state
 from dataprep_schemas.manifest import Identity, Input, SinkConfig, Unmatched
-from dataprep_schemas.state import StoredJob
+from dataprep_schemas.state import CommitRecord, StoredJob
+from tests.conftest import Cli
+from tests.images.dicom_files import dataset, file
+from tests.images.files import PHOTO, encoded
 
 IDENTITY = Identity(
     dataset="folder",
@@ -106,3 +114,49 @@ def test_a_torn_job_file_is_named(begun: Workspace) -> None:
 def test_another_job_may_take_over_where_nothing_was_finished(begun: Workspace) -> None:
     (begun.commits / "train-00000-of-00004.json").unlink()
     assert check_identity(begun, replace(IDENTITY, seed=9), UNITS)
+
+
+@pytest.mark.parametrize("dicom", [False, True])
+def test_extras_that_no_finished_shard_needed_do_not_stop_a_run(
+    tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch, *, dicom: bool
+) -> None:
+    for number in range(6):
+        place = tmp_path / f"raw/a/{number}.jpg"  # whatever it is called, content decides
+        place.parent.mkdir(parents=True, exist_ok=True)
+        pixels = np.full((8, 8), number, np.uint8)
+        place.write_bytes(file(dataset(pixels)) if dicom and not number else encoded(PHOTO))
+    out = tmp_path / "out"
+    words = ("folder", "--raw", tmp_path / "raw", "--out", out, "--workers", 1, "--num_shards", 3)
+    assert cli(*words).code == 0
+    whole = {path.name: path.read_bytes() for path in (out / "train").iterdir()}
+    sealed = (out / "manifest.json").read_bytes()
+    extras = {
+        path: json.loads(path.read_bytes())["extras"]
+        for path in Workspace(out).commits.glob("*.json")
+    }
+    assert sorted(extras.values()) == [[], [], ["imagecodecs", "pydicom"] if dicom else []]
+
+    module = sys.modules["dataprep.images.prepare"]  # which a function of that name hides
+    known: Any = vars(module)["version"]
+    monkeypatch.setattr(module, "version", lambda it: "9" if it == "pydicom" else known(it))
+    done = cli(*words)  # it is finished, and stays what it is
+    assert (done.code == 0) is not dicom, done
+    assert (out / "manifest.json").read_bytes() == sealed
+
+    (out / "manifest.json").unlink()
+    gone = next(path for path, used in extras.items() if not used)
+    gone.unlink()
+    done = cli(*words)
+    if dicom:
+        assert "is being made with pydicom" in done.error
+        return
+    assert done.code == 0, done
+    assert {path.name: path.read_bytes() for path in (out / "train").iterdir()} == whole
+    assert json.loads((out / "manifest.json").read_bytes())["versions"]["pydicom"] == "9"
+    # Records of earlier versions do not say what was needed.
+    (out / "manifest.json").unlink()
+    record = json.loads(gone.read_bytes())
+    del record["extras"]
+    gone.write_bytes(encode(msgspec.convert(record, CommitRecord)))
+    monkeypatch.undo()
+    assert "is being made with pydicom 9, now" in cli(*words).error

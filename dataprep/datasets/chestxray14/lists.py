@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from dataprep.datasets.base import OLDEST, TOO_OLD
 from dataprep.datasets.lists import ListFile, read_lines
 from dataprep.datasets.splits import Cut
 from dataprep.errors import SourceError
@@ -46,7 +47,6 @@ SIDE_LISTS: Final = ("train_val_list", "test_list")
 LABELS: Final = ("Data_Entry_2017_v2020.csv", "Data_Entry_2017.csv")
 
 _GRID: Final = 1024  # pixels of the published images' sides, on which boxes are given
-_OLDEST: Final = 120  # years
 
 # Columns of the lists by what they are called here. Headers have more names than rows have cells,
 # or fewer, because commas in them are not quoted; these are at the same place in both.
@@ -86,8 +86,8 @@ select
   age_text,
   try_cast(regexp_extract(age_text, '[0-9]+') as int) // case upper(right(age_text, 1))
     when 'M' then 12 when 'W' then 52 when 'D' then 365 else 1 end as years,
-  years > {_OLDEST} as too_old,
-  case when years <= {_OLDEST} then years end as age,
+  years > {OLDEST} as too_old,
+  case when years <= {OLDEST} then years end as age,
   nullif(gender, '') as gender,
   nullif(view, '') as view,
   view is null as cut_off,
@@ -156,7 +156,7 @@ from images left join marked using (key)
 order by line
 """
 _COUNTS: Final = {
-    "age out of range": "select count(*) from images where split is not null and too_old",
+    TOO_OLD: "select count(*) from images where split is not null and too_old",
     "box clipped to its image": (
         "select count(*) from boxes join images using (key) where split is not null and clipped"
     ),

@@ -142,7 +142,7 @@ class Folder(Dataset):
         Of a listing, the names of its columns are read; annotations are read whole.
         """
         self.classes()  # so that a wrong list is refused before anything is scanned
-        self._headers(raw)  # so that a package that is missing is told of
+        self._headers(raw, Counter())  # so that a package that is missing is told of
         self.attributes = header_attributes(self._wanted)
         if self._wanted.annotations:
             found = self._find_annotated(raw)
@@ -161,7 +161,7 @@ class Folder(Dataset):
             self.attributes = (*unit.attributes, *header_attributes(self._wanted))
             listing = self._listing(raw, unit)
             counts: Counter[str] = Counter()  # of what the tables leave out, when they are read
-            headers = self._headers(raw)
+            headers = self._headers(raw, counts)
             tables = listing.tables(raw, unit, counts, headers)
             return Scanned(tables=tables, counts=counts)
         if not isinstance(unit, ContainerUnit):
@@ -230,10 +230,10 @@ class Folder(Dataset):
     def _hashes(self) -> KeyedHash | None:
         return None if self._wanted.hash_key is None else KeyedHash(self._wanted.hash_key)
 
-    def _headers(self, raw: Path) -> Headers | None:
+    def _headers(self, raw: Path, counts: Counter[str]) -> Headers | None:
         if not self._wanted.dicom_attributes:
             return None
-        return Headers(raw, self._wanted, self._hashes)
+        return Headers(raw, self._wanted, self._hashes, counts)
 
     def _find_listed(self, raw: Path, sources: Sequence[ListingUnit]) -> Found:
         listings = [self._listing(raw, source) for source in sources]
@@ -407,7 +407,8 @@ class Folder(Dataset):
             if container.prefix:
                 refuse_listing(container.path, found.ignored, self._wanted)
             labelled = label_images(container, unit.split, placed, self._wanted, numbers, known)
-            for split, row in self._completed(raw, labelled, unit.restarts_name, restarts):
+            headers = self._headers(raw, counts)
+            for split, row in self._completed(headers, labelled, unit.restarts_name, restarts):
                 rows.setdefault(split, []).append(row)
             # A class without images keeps its number.
             empty = "" if found.images or unit.inside else container.prefix or container.stem
@@ -427,14 +428,14 @@ class Folder(Dataset):
         return Scanned(rows, ignored, unmatched, classes, dict(counts), restarts, members)
 
     def _completed(
-        self, raw: Path, labelled: Iterable[tuple[str, Row]], name: str, restarts: bytes
+        self, headers: Headers | None, found: Iterable[tuple[str, Row]], name: str, restarts: bytes
     ) -> Iterable[tuple[str, Row]]:
         """With what headers tell of the images, and with keys as they are wanted."""
-        options, headers, hashes = self._wanted, self._headers(raw), self._hashes
+        options, hashes = self._wanted, self._hashes
         if headers is None and not options.hash_keys:
-            yield from labelled
+            yield from found
             return
-        images = list(labelled)
+        images = list(found)
         known: Sequence[Mapping[str, Value]] = [{}] * len(images)
         if headers is not None:
             with TemporaryDirectory() as index:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -13,7 +14,7 @@ from typing import Final
 
 from dataprep.archives.open_files import open_container
 from dataprep.archives.reading import read_image
-from dataprep.datasets.base import Attribute
+from dataprep.datasets.base import OLDEST, TOO_OLD, Attribute
 from dataprep.datasets.folder.options import HASHED, FolderOptions
 from dataprep.errors import ImageError, SourceError, UsageError
 from dataprep.rows import Row, Value
@@ -26,14 +27,20 @@ _MOST: Final = 4096  # of them
 
 
 def _years(text: str) -> int | None:
-    """``050Y`` is 50; ages in days, weeks and months are counted in whole years."""
-    found = re.fullmatch("([0-9]{3})([DWMY])", text)
-    return int(found[1]) // {"D": 365, "W": 52, "M": 12, "Y": 1}[found[2]] if found else None
+    """50 of ``050Y``, ``50Y`` or ``50``; days, weeks and months are counted in whole years."""
+    found = re.fullmatch("([0-9]{1,9}) *([DWMY]?)", text.strip().upper())
+    return int(found[1]) // {"D": 365, "W": 52, "M": 12}.get(found[2], 1) if found else None
+
+
+def _age(text: str) -> int | None:
+    """Years that a person may have."""
+    years = _years(text)
+    return None if years is None or years > OLDEST else years
 
 
 def _decade(text: str) -> int | None:
     """50 of 50 to 59; 90 of all above."""
-    years = _years(text)
+    years = _age(text)
     return None if years is None else min(years // 10 * 10, 90)
 
 
@@ -68,7 +75,7 @@ _KNOWN: Final[Mapping[str, tuple[tuple[str, ...], Callable[[str], Value | None]]
     "pixel_spacing": (("PixelSpacing", "ImagerPixelSpacing"), _spacing),
     "study": (("StudyInstanceUID",), str),
     "patient": (("PatientID",), str),
-    "age_years": (("PatientAge",), _years),
+    "age_years": (("PatientAge",), _age),
 }
 
 
@@ -110,16 +117,26 @@ class KeyedHash:
 class Headers:
     """Reads the headers of images, of those that are DICOM.
 
+    Args:
+        counts: gets how many ages are nobody's.
+
     Raises:
         UsageError: pydicom is not installed.
     """
 
-    def __init__(self, raw: Path, options: FolderOptions, hashes: KeyedHash | None) -> None:
+    def __init__(
+        self,
+        raw: Path,
+        options: FolderOptions,
+        hashes: KeyedHash | None,
+        counts: Counter[str],
+    ) -> None:
         if find_spec("pydicom") is None:
             raise UsageError(
                 "--dicom_attributes needs pydicom; pip install 'dataprep-shards[dicom]'"
             )
         self._raw, self._names, self._hashes = raw, options.dicom_attributes, hashes
+        self._counts = counts
         self._group_by = options.group_by if options.groups_by_header else ""
         self._tags = {tag for name in self._names for tag in _KNOWN[name][0]}
 
@@ -133,16 +150,16 @@ class Headers:
             SourceError: a file cannot be read, or does not say what images are grouped by.
         """
         with ThreadPoolExecutor(_LOOKS) as pool:
-            return list(pool.map(lambda row: self._of(row, index), rows))
+            texts = list(pool.map(lambda row: self._texts_of(row, index), rows))
+        if old := sum((_years(text.get("PatientAge", "")) or 0) > OLDEST for text in texts):
+            self._counts[TOO_OLD] += old
+        return [self._of(row, text) for row, text in zip(rows, texts, strict=True)]
 
-    def _of(self, row: Row, index: Path | None) -> dict[str, Value]:
-        texts: dict[str, str] | None = {}
-        with suppress(ImageError):  # it is told when the image is made
-            texts = self._header_of(row, index)
+    def _of(self, row: Row, texts: Mapping[str, str]) -> dict[str, Value]:
         found: dict[str, Value] = {}
         for name in self._names:
             tags, rule = _KNOWN[name]
-            text = next((texts[tag] for tag in tags if texts.get(tag)), "") if texts else ""
+            text = next((texts[tag] for tag in tags if texts.get(tag)), "")
             value = rule(text) if text else None
             if value is not None:
                 if name in HASHED and self._hashes is not None:
@@ -156,19 +173,22 @@ class Headers:
             )
         return found
 
-    def _header_of(self, row: Row, index: Path | None) -> dict[str, str] | None:
+    def _texts_of(self, row: Row, index: Path | None) -> dict[str, str]:
         # They load numpy and Pillow, which --help does not need.
         from dataprep.images.dicom import header_of, is_dicom
         from dataprep.images.recipe import MAX_IMAGE_BYTES
 
-        if row.offset == 0:
-            try:
-                head = open_container(self._raw, row.container).read_at(0, _HEAD)
-            except OSError as error:
-                raise unreadable(row.container, error) from error
-            if not is_dicom(head):
-                return None
-            if (found := header_of(head, self._tags)) is not None or row.size <= _HEAD:
-                return found
-        data = read_image(self._raw, row, index, most=MAX_IMAGE_BYTES)
-        return header_of(data, self._tags) if is_dicom(data) else None
+        with suppress(ImageError):  # it is told when the image is made
+            if row.offset == 0:
+                try:
+                    head = open_container(self._raw, row.container).read_at(0, _HEAD)
+                except OSError as error:
+                    raise unreadable(row.container, error) from error
+                if not is_dicom(head):
+                    return {}
+                with suppress(*[ImageError] * (row.size > _HEAD)):  # it may end within an element
+                    if (found := header_of(head, self._tags)) is not None or row.size <= _HEAD:
+                        return found or {}
+            data = read_image(self._raw, row, index, most=MAX_IMAGE_BYTES)
+            return (is_dicom(data) and header_of(data, self._tags)) or {}
+        return {}
