@@ -9,6 +9,8 @@ from __future__ import annotations
 import csv
 import json
 import re
+import unicodedata
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -253,6 +255,18 @@ def in_order(classes: Iterable[str]) -> list[str]:
     if all(name.isascii() and name.isdecimal() for name in names):
         names.sort(key=int)
     return names
+
+
+def one_form(names: Iterable[str]) -> dict[str, str]:
+    """What each name is called: itself, or in NFC where another differs in Unicode's form only."""
+    together: dict[str, set[str]] = defaultdict(set)
+    for name in names:
+        together[unicodedata.normalize("NFC", name)].add(name)
+    return {
+        name: composed if len(some) > 1 else name
+        for composed, some in together.items()
+        for name in some
+    }
 
 
 def load_class_list(path: Path) -> ClassList:
