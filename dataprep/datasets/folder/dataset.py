@@ -330,10 +330,10 @@ class Folder(Dataset):
             for it in units
         ]
         cut = self._wanted.cut
-        splits = cut.splits if cut else in_usual_order(self._split_of(unit) for unit in units)
-        told = None if any(path.is_dir() for path in map(raw.joinpath, paths)) else splits
+        images_in = {image.split for found in lists for image in found.images}
+        splits = cut.splits if cut else in_usual_order(images_in or {self._wanted.split_name})
         hint = () if len(splits) > 1 or any(unit.split for unit in units) else self._wanted.hint
-        return Found((*described, *hint), (*units, *images), told, whole=True)
+        return Found((*described, *hint), (*units, *images), splits, whole=True)
 
     def _split_of(self, unit: ScanUnit) -> str:
         return (unit.split if isinstance(unit, ListingUnit) else "") or self._wanted.split_name
