@@ -13,6 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache, partial
 from itertools import product
 from math import cos, radians, sin
 from pathlib import Path
@@ -20,7 +21,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from dataprep.archives.listing import basename, clean_path, folder_of, is_image_name
+from dataprep.archives.listing import clean_path, folder_of, is_image_name
 from dataprep.datasets.base import Attribute
 from dataprep.datasets.lists import one_form
 from dataprep.datasets.splits import split_of_folder
@@ -35,7 +36,6 @@ CROWDS: Final = Attribute("crowds", "int")
 OWN: Final = (CROWDS, *(Attribute(name, "text") for name in BOX_FLAGS))
 """What annotations may say of an image besides."""
 
-_CROWD: Final = "boxes round a crowd, left out"
 _EMPTY: Final = "boxes without an area, left out"
 _CUT_OFF: Final = "boxes cut off at the edge of their image"
 _ROTATED: Final = "boxes with a rotation, of which the upright box round each is kept"
@@ -44,6 +44,7 @@ _FOLDER: Final = re.compile("([A-Za-z]+)[-_]?[0-9]*")  # train2017
 _SAID: Final = ("key", "split", "labels", "boxes", "box_labels", "drawn_on", "captions")
 _IMAGES: Final = ("images", "JPEGImages")
 _DATA: Final = (*_IMAGES, "Images", "Data", "")  # what is called so beside `Annotations`
+_MOST: Final = 1 << 31  # pixels of a side
 _LOOKED_AT: Final = 256  # images of a list, spread over all of it
 
 Id = int | str
@@ -71,7 +72,7 @@ class Annotated:
     said: str
     boxes: list[tuple[Box, Id]] = field(default_factory=list)
     flags: list[tuple[bool, ...]] = field(default_factory=list)
-    drawn_on: tuple[int, int] | None = None
+    drawn_on: tuple[float, float] | None = None
     others: set[Id] = field(default_factory=set)
     captions: list[str] = field(default_factory=list)
     split: str = ""
@@ -141,7 +142,7 @@ class Annotations:
                     "labels": sorted({named[id_] for id_ in ids}),
                     "boxes": [dict(zip(sides, box, strict=True)) for box, _ in image.boxes] or None,
                     "box_labels": [named[id_] for _, id_ in image.boxes] or None,
-                    "drawn_on": image.drawn_on,
+                    "drawn_on": image.drawn_on and [max(round(it), 1) for it in image.drawn_on],
                     "captions": image.captions or None,
                     **image.own,
                 }
@@ -170,18 +171,14 @@ class Annotations:
         Raises:
             SourceError: the picture has no size, or another than another list says.
         """
-        if not (size[0] > 0 and size[1] > 0):
+        known = image.drawn_on or size
+        if not all(0 < side < _MOST for side in size) or known != size:
+            others = "" if known == size else f" and {known[0]:g} x {known[1]:g}"
             raise SourceError(
-                f"{self.place}: {image.said} has boxes, and {size[0]:g} x {size[1]:g} pixels; "
-                "expected its width and height; correct the file"
+                f"{self.place}: {image.said} has boxes, and {size[0]:g} x {size[1]:g}{others} "
+                "pixels; expected its width and height; correct the file"
             )
-        drawn_on = max(round(size[0]), 1), max(round(size[1]), 1)
-        image.drawn_on = image.drawn_on or drawn_on
-        if image.drawn_on != drawn_on:
-            raise SourceError(
-                f"{self.place}: {image.said} has {_times(image.drawn_on)} pixels and "
-                f"{_times(drawn_on)} pixels; expected one width and height; correct the files"
-            )
+        image.drawn_on = size
         if rotation % 360:
             sides = _round_turned(sides, rotation)
             self.counts[_ROTATED] += 1
@@ -199,11 +196,6 @@ class Annotations:
         image.boxes.append(((cut[0], cut[1], cut[2], cut[3]), id_))
         image.flags.append(flags)
 
-    def add_crowd(self, image: Annotated) -> None:
-        """A box round a crowd, which is left out."""
-        self.counts[_CROWD] += 1
-        image.crowds += 1
-
     def settle(self, raw: Path, top: str, paths: Sequence[str], *, packed: bool) -> None:
         """Find where the images lie, and make sure that each is there once.
 
@@ -218,66 +210,40 @@ class Annotations:
             SourceError: two are one file, or a name leads out of the raw directory.
         """
         raws = tuple(f"{base}/" for base in (raw / top, (raw / top).resolve()))
-        folders = _Folders(raw)
-        self.top, form = top, 0
         for image in self.images:
             names = (name.replace("\\", "/") for name in image.names)  # as Windows has them
             image.names = tuple(_below(name, raws) for name in names)
-        step = max(1, len(self.images) // _LOOKED_AT)
+        listed = cache(partial(_files, raw))
+
+        def find(place: str, name: str) -> str | None:
+            with suppress(ValueError):
+                folder, _, last = f"{place}/{clean_path(name)}".lstrip("/").rpartition("/")
+                return listed(folder).get(last)
+            return None
+
+        self.top, form, most = top, 0, 0
         places = [] if packed else _places(raw, top, paths)
-        most = 0
+        step = max(1, len(self.images) // _LOOKED_AT)
         for some in (self.images[::step], self.images):
-            for way in product(range(len(some[0].names)) if some else (), places):
-                found = sum(folders.has(way[1], it.names[way[0]]) for it in some)
+            for way in product(range(len(some[0].names)) if some and not most else (), places):
+                found = sum(find(way[1], image.names[way[0]]) is not None for image in some)
                 if found > most:
                     most, (form, self.top) = found, way
                 if most == len(some):
                     break
-            if most:
-                break
         seen: dict[str, Annotated] = {}
         for image in self.images:
             try:
                 key = clean_path(image.names[form])
             except ValueError as error:
                 raise SourceError(f"{self.place}: {image.said}: {error}") from error
-            image.key = key if packed else folders.find(self.top, key) or key
+            file = None if packed else find(self.top, key)
+            image.key = key if file is None else f"{folder_of(key)}/{file}".lstrip("/")
             if (other := seen.setdefault(image.key, image)) is not image:
                 raise SourceError(
                     f"{self.place}: {other.said} and {image.said} are both "
                     f"{printable(image.key)}; expected each image once; remove one"
                 )
-
-
-class _Folders:
-    """What is in folders of the raw directory, each listed once."""
-
-    def __init__(self, raw: Path) -> None:
-        self._raw = raw
-        self._listed: dict[str, tuple[set[str], dict[str, str]]] = {}
-
-    def find(self, place: str, name: str) -> str | None:
-        """The path of an image, with the suffix that one file has where it lacks any."""
-        folder, _, last = f"{place}/{name}".lstrip("/").rpartition("/")
-        if folder not in self._listed:
-            stems: defaultdict[str, list[str]] = defaultdict(list)
-            there: set[str] = set()
-            with suppress(OSError):
-                there.update(os.listdir(self._raw / folder))  # noqa: PTH208 - of any text
-            for each in filter(is_image_name, there):
-                stems[each.rpartition(".")[0]].append(each)
-            alone = {stem: some[0] for stem, some in stems.items() if len(some) == 1}
-            self._listed[folder] = there, alone
-        there, alone = self._listed[folder]
-        if last not in there and not is_image_name(last):
-            name = f"{folder_of(name)}/{alone.get(last, last)}".lstrip("/")
-        return name if basename(name) in there else None
-
-    def has(self, place: str, name: str) -> bool:
-        """Whether an image of that path is there."""
-        with suppress(ValueError):
-            return self.find(place, clean_path(name)) is not None
-        return False
 
 
 def identify(found: Sequence[Annotations]) -> tuple[dict[Id, str], list[str]]:
@@ -384,6 +350,16 @@ def _places(raw: Path, top: str, paths: Sequence[str]) -> list[str]:
     return ["" if place == "." else place for place in there]
 
 
+def _files(raw: Path, folder: str) -> dict[str, str]:
+    """The files in a folder, by name; images also without suffix, where that is one alone."""
+    there: list[str] = []
+    with suppress(OSError):
+        there = os.listdir(raw / folder)  # noqa: PTH208 - of any text
+    stems = [(each.rpartition(".")[0], each) for each in there if is_image_name(each)]
+    numbers = Counter(stem for stem, _ in stems)
+    return {stem: each for stem, each in stems if numbers[stem] == 1} | {it: it for it in there}
+
+
 def _within(raw: Path, path: Path) -> Path | None:
     """A path below the raw directory; None if it is elsewhere."""
     with suppress(ValueError):
@@ -393,10 +369,6 @@ def _within(raw: Path, path: Path) -> Path | None:
 
 def _below(name: str, tops: Sequence[str]) -> str:
     return next((name[len(top) :] for top in tops if name.startswith(top)), name)
-
-
-def _times(size: tuple[int, int]) -> str:
-    return f"{size[0]} x {size[1]}"
 
 
 def _round_turned(sides: Sequence[float], rotation: float) -> list[float]:

@@ -5,7 +5,7 @@ Boxes are ``[x, y, width, height]`` in pixels from 0; classes have ids with gaps
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +17,7 @@ from dataprep.errors import SourceError
 from dataprep.system.messages import printable, unreadable
 from dataprep.system.regular_files import read_regular
 
+_CROWD: Final = "boxes round a crowd, left out"
 _MASKS: Final = "segmentation masks, which are not kept"
 
 
@@ -25,6 +26,9 @@ class _Image(msgspec.Struct, frozen=True):
     file_name: str
     width: float = 0
     height: float = 0
+
+    def __str__(self) -> str:
+        return printable(f"image {self.id} ({self.file_name})")
 
 
 class _Annotation(msgspec.Struct, frozen=True):
@@ -76,20 +80,23 @@ def read_coco(raw: Path, paths: Sequence[Path]) -> Annotations:
     for path in paths:
         place = name_of(raw, path)
         coco = _decoded(raw / path, place)
-        known = {image.id: image for image in coco.images}
-        _require_one(((it.id, it.file_name) for it in coco.images), "image", place)
-        _require_one(((it.file_name, f"image {it.id}") for it in coco.images), "file", place)
+        known: dict[Id, _Image] = {}
         categories = sorted(coco.categories, key=lambda it: it.id)
         found.classes += [(place, it.id, it.name) for it in categories]
-        names = {it.id for it in categories}
+        ids = {it.id for it in categories}
+        files: dict[str, _Image] = {}
         for one in coco.images:
-            name = one.file_name
-            also = basename(name.replace("\\", "/"))
-            said = f"image {printable(str(one.id))} ({printable(name)})"
-            images.setdefault(name, Annotated((name, also), said))
+            for other in (known.setdefault(one.id, one), files.setdefault(one.file_name, one)):
+                if other is not one:
+                    raise SourceError(
+                        f"{place}: {other} and {one}; expected one id for each file, each once; "
+                        "correct the list"
+                    )
+            names = one.file_name, basename(one.file_name.replace("\\", "/"))
+            images.setdefault(one.file_name, Annotated(names, str(one)))
         for each in coco.annotations:
             where = known.get(each.image_id)
-            if where is None or (each.category_id is not None and each.category_id not in names):
+            if where is None or (each.category_id is not None and each.category_id not in ids):
                 what = f"category {each.category_id}" if where else f"image {each.image_id}"
                 raise SourceError(
                     f"{place}: an annotation of {printable(what)}, which is not in the file; "
@@ -103,7 +110,8 @@ def read_coco(raw: Path, paths: Sequence[Path]) -> Annotations:
             found.has_boxes = True
             found.counts[_MASKS] += len(each.segmentation) > len("[]")
             if each.iscrowd:
-                found.add_crowd(image)
+                found.counts[_CROWD] += 1
+                image.crowds += 1
             elif each.bbox is None:
                 image.others.add(each.category_id)
             else:
@@ -112,17 +120,6 @@ def read_coco(raw: Path, paths: Sequence[Path]) -> Annotations:
                 found.add_box(image, each.category_id, sides, size, rotation=each.rotation)
     found.images = list(images.values())
     return found
-
-
-def _require_one(named: Iterable[tuple[Id, str]], what: str, place: str) -> None:
-    """Refuse two things of one id."""
-    known: dict[Id, str] = {}
-    for id_, name in named:
-        if (other := known.setdefault(id_, name)) != name:
-            raise SourceError(
-                f"{place}: {what} {printable(str(id_))} is {printable(other)} and "
-                f"{printable(name)}; expected one; correct the list"
-            )
 
 
 def _decoded(path: Path, place: str) -> _Coco:
