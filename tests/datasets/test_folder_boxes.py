@@ -182,7 +182,7 @@ def test_flags_and_rotations_of_voc(tmp_path: Path) -> None:
     turn = (
         "<attributes><attribute><name>rotation</name><value>90.0</value></attribute></attributes>"
     )
-    objects = [("it", "<difficult>1</difficult>", 1, 8), ("it", "<truncated>1</truncated>", 17, 32)]
+    objects = [("it", "<difficult>1</difficult>", 1, 7), ("it", "<truncated>1</truncated>", 17, 32)]
     objects += [("it", f"<difficult>1</difficult><truncated>0</truncated>{turn}", 17, 24)]
     text = (raw / "voc/Annotations/b.png.xml").read_text().partition("<object>")[0]
     for name, more, left, right in objects:
@@ -209,7 +209,8 @@ def test_flags_and_rotations_of_voc(tmp_path: Path) -> None:
         assert what in text
     # Flags go with the boxes that a crop leaves.
     made(raw / "voc", tmp_path / "crop", listing="Annotations", center_crop=32, encoding="png")
-    dataprep.convert(tmp_path / "out", to=tmp_path / "again", center_crop=32, encoding="png")
+    again = {"sink": "tfrecord", "center_crop": 32, "encoding": "png"}
+    dataprep.convert(tmp_path / "out", to=tmp_path / "again", **again)
     for out in (tmp_path / "crop", tmp_path / "again"):
         one = {record.key: record for record in dataprep.open(out)}["b.png"]
         assert (len(one.boxes), one.attributes) == (2, {"difficult": "01", "truncated": "10"})
