@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -149,7 +151,7 @@ def test_what_sizes_cannot_tell_is_noted(tmp_path: Path) -> None:
     assert len({record.boxes for record in dataprep.open(tmp_path / "out")}) == 1
     square = listed(tmp_path / "square", {"6.png": painted(6, size=(32, 32))}, (32, 32))
     made(square, tmp_path / "6", listing="it.json")
-    doubts = {}
+    doubts: dict[str, str] = {}
     for out in (tmp_path / "out", tmp_path / "6"):
         rows = parquet.read_table(out / "records.parquet").to_pylist()
         doubts |= {row["key"]: row["reason"] for row in rows if row["status"] == "warned"}
@@ -157,6 +159,21 @@ def test_what_sizes_cannot_tell_is_noted(tmp_path: Path) -> None:
     assert doubts["3.png"].startswith(
         "48x32 pixels are its size as stored and as EXIF orientation 3 turns it: its boxes were"
     )
+
+
+def test_shapes_of_images_in_archives_are_compared(tmp_path: Path) -> None:
+    raw = listed(
+        tmp_path / "raw", {"a.png": painted(6), "b.png": painted(1, size=SIZE[::-1])}, SIZE
+    )
+    with zipfile.ZipFile(raw / "train.zip", "w") as archive:
+        for name in ("a.png", "b.png"):
+            archive.write(raw / "images" / name, f"train/{name}")
+    for folder in ("images", "voc"):
+        shutil.rmtree(raw / folder)
+    with pytest.raises(RejectedError, match="1 of 2 images rejected"):
+        made(raw, tmp_path / "out", listing="it.json")
+    made(raw, tmp_path / "out", listing="it.json", max_bad=1)
+    assert min(whiteness(tmp_path / "out").values()) > 200
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
@@ -209,7 +226,7 @@ def test_flags_and_rotations_of_voc(tmp_path: Path) -> None:
         assert what in text
     # Flags go with the boxes that a crop leaves.
     made(raw / "voc", tmp_path / "crop", listing="Annotations", center_crop=32, encoding="png")
-    again = {"sink": "tfrecord", "center_crop": 32, "encoding": "png"}
+    again: Any = {"sink": "tfrecord", "center_crop": 32, "encoding": "png"}
     dataprep.convert(tmp_path / "out", to=tmp_path / "again", **again)
     for out in (tmp_path / "crop", tmp_path / "again"):
         one = {record.key: record for record in dataprep.open(out)}["b.png"]

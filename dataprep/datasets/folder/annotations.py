@@ -199,7 +199,8 @@ class Annotations:
     def settle(self, raw: Path, top: str, paths: Sequence[str], *, packed: bool) -> None:
         """Find where the images lie, and make sure that each is there once.
 
-        Of all places where any of them are, that in which there are most; of those the first.
+        Of all places where any of them are, that in which there are most; of those the first. Names
+        mean something else than paths only where no path is found.
 
         Args:
             top: where everything starts.
@@ -209,16 +210,17 @@ class Annotations:
         Raises:
             SourceError: two are one file, or a name leads out of the raw directory.
         """
-        raws = tuple(f"{base}/" for base in (raw / top, (raw / top).resolve()))
+        tops = "|".join(re.escape(f"{at}/") for at in (raw / top, (raw / top).resolve()))
         for image in self.images:
             names = (name.replace("\\", "/") for name in image.names)  # as Windows has them
-            image.names = tuple(_below(name, raws) for name in names)
+            image.names = tuple(re.sub(f"^({tops})", "", name) for name in names)
         listed = cache(partial(_files, raw))
 
         def find(place: str, name: str) -> str | None:
             with suppress(ValueError):
                 folder, _, last = f"{place}/{clean_path(name)}".lstrip("/").rpartition("/")
-                return listed(folder).get(last)
+                file = listed(folder).get(last)
+                return None if file != last and is_image_name(last) else file
             return None
 
         self.top, form, most = top, 0, 0
@@ -226,11 +228,11 @@ class Annotations:
         step = max(1, len(self.images) // _LOOKED_AT)
         for some in (self.images[::step], self.images):
             for way in product(range(len(some[0].names)) if some and not most else (), places):
+                if most == len(some) or (most and form == 0 < way[0]):
+                    break  # a list's own paths come before all else that its names may mean
                 found = sum(find(way[1], image.names[way[0]]) is not None for image in some)
                 if found > most:
                     most, (form, self.top) = found, way
-                if most == len(some):
-                    break
         seen: dict[str, Annotated] = {}
         for image in self.images:
             try:
@@ -365,10 +367,6 @@ def _within(raw: Path, path: Path) -> Path | None:
     with suppress(ValueError):
         return (raw / path).resolve().relative_to(raw.resolve())
     return None
-
-
-def _below(name: str, tops: Sequence[str]) -> str:
-    return next((name[len(top) :] for top in tops if name.startswith(top)), name)
 
 
 def _round_turned(sides: Sequence[float], rotation: float) -> list[float]:

@@ -172,11 +172,13 @@ class Folder(Dataset):
         nothing is looked at. Listing and list of classes count by their content.
         """
         seen: list[object] = [None if self._known is None else self._known.sha256]
+        from dataprep.datasets.folder.voc import files_of
+
         for path in unit.paths if isinstance(unit, ListingUnit) else ():
             place = raw / path
             try:
                 # The same content elsewhere is the same list.
-                for each in sorted(place.glob("*.xml")) if place.is_dir() else [place]:
+                for each in files_of(place) if place.is_dir() else [place]:
                     seen.append([each.suffix, *stat_fingerprint(raw, str(each)), file_sha256(each)])
             except OSError as error:
                 raise unreadable(path, error) from error

@@ -19,7 +19,7 @@ OPTIONS: Final = (
     Option(
         "listing",
         "A file that lists the images: path,label[,split] as CSV, TSV, JSON lines or Parquet, or "
-        "lines `path label` (.txt); or annotations: COCO's .json, several with commas, or the "
+        "lines `path label` (.txt); or annotations, several with commas: COCO's .json, or the "
         "folder of Pascal VOC's .xml. A path, or a name in the raw directory. Without it, or with "
         "none, folders tell the classes; or a metadata.csv, .jsonl or .parquet beside the images, "
         "as Hugging Face has it.",

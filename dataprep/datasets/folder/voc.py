@@ -23,6 +23,7 @@ from dataprep_schemas.tables import BOX_FLAGS
 _UNLISTED: Final = "annotations of images in no list of ImageSets/Main, left out"
 _UNTOLD: Final = "images in a list of ImageSets/Main without annotations, left out"
 _LONGEST_XML: Final = 4 << 20  # bytes
+_LISTS: Final = ("train", "val", "test")
 _SIDES: Final = ("xmin", "ymin", "xmax", "ymax")
 _YES: Final = ("1", "true", "yes")
 
@@ -40,7 +41,11 @@ def read_voc(raw: Path, path: Path, *, splits: bool) -> Annotations:
     folder = raw / path
     found = Annotations(f"{name_of(raw, path)}/*.xml", has_boxes=True)
     classes: set[str] = set()
-    paths = {path.relative_to(folder).with_suffix("").as_posix(): path for path in files_of(folder)}
+    paths = {
+        path.relative_to(folder).with_suffix("").as_posix(): path
+        for path in files_of(folder)
+        if path.suffix == ".xml"
+    }
     listed = _voc_lists(folder, paths) if splits else {}
     for stem, path in paths.items():
         place = printable(f"{folder.name}/{stem}.xml")
@@ -73,8 +78,9 @@ def read_voc(raw: Path, path: Path, *, splits: bool) -> Annotations:
 
 
 def files_of(folder: Path) -> list[Path]:
-    """The XML files, in the order of their names."""
-    return sorted(folder.rglob("*.xml"))
+    """The XML files, and the lists of images in each split, in the order of their paths."""
+    lists = [folder.parent / "ImageSets" / "Main" / f"{name}.txt" for name in _LISTS]
+    return sorted([*folder.rglob("*.xml"), *(path for path in lists if path.exists())])
 
 
 def _parsed(path: Path, place: str) -> ET.Element:
@@ -111,12 +117,11 @@ def _rotation(element: ET.Element) -> float:
 def _voc_lists(folder: Path, stems: dict[str, Path]) -> dict[str, str]:
     """The split of each image, by its name without suffix; empty without the lists."""
     found: dict[str, tuple[str, str]] = {}
-    for name in ("train", "val", "test"):
-        path = folder.parent / "ImageSets" / "Main" / f"{name}.txt"
-        for line in read_lines(path).values() if path.exists() else ():
+    for path in files_of(folder):
+        for line in read_lines(path).values() if path.suffix == ".txt" else ():
             whole = line.strip().strip('"')  # a name may have spaces; behind it may be a flag
             stem = whole if whole in stems else line.split()[0]
-            _, other = found.setdefault(stem, (split_of_folder(name), path.name))
+            _, other = found.setdefault(stem, (split_of_folder(path.stem), path.name))
             if other != path.name:
                 raise SourceError(
                     f"{printable(stem)} is in {other} and in {path.name} of ImageSets/Main; "
