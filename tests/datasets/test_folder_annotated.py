@@ -232,6 +232,28 @@ def test_what_is_listed_first_may_be_missing(tmp_path: Path) -> None:
     assert done.manifest.totals.records == 2
 
 
+def test_paths_of_a_list_come_before_what_else_they_may_mean(tmp_path: Path) -> None:
+    # Without their folders, more would be found: other images of these names.
+    raw = tree(tmp_path / "raw", *images("x", "a.jpg"), *images("images", *AB))
+    (raw / "list.json").write_text(coco([f"x/{name}" for name in AB]))
+    found = Folder(listing="list.json").find(raw, None)
+    assert found.description[0].endswith(f"files in {raw}")
+
+
+def test_changed_lists_of_splits_are_noticed(tmp_path: Path) -> None:
+    files = [("Annotations/n/a.xml", voc("a.jpg")), ("ImageSets/Main/train.txt", "n/a\n")]
+    tree(tmp_path, *images("JPEGImages", "a.jpg"), *files)
+    dataset = Folder(listing="Annotations")
+    (unit,) = dataset.find(tmp_path, None).units
+    seen = {dataset.fingerprint(tmp_path, unit)}
+    (tmp_path / "Annotations/n/a.xml").write_text(voc("a.jpg", what="dog"))
+    seen.add(dataset.fingerprint(tmp_path, unit))
+    (tmp_path / "ImageSets/Main/train.txt").rename(tmp_path / "ImageSets/Main/test.txt")
+    seen.add(dataset.fingerprint(tmp_path, unit))
+    assert len(seen) == 3
+    assert [*scanned(tmp_path, "Annotations")] == ["test"]
+
+
 def test_paths_of_this_machine_are_below_the_raw_directory(tmp_path: Path) -> None:
     raw = tree(tmp_path / "raw", *images("x/y", *AB))
     (raw / "list.json").write_text(coco([f"{raw}/x/y/{name}" for name in AB]))

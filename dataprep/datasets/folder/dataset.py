@@ -178,8 +178,10 @@ class Folder(Dataset):
             place = raw / path
             try:
                 # The same content elsewhere is the same list.
-                for each in files_of(place) if place.is_dir() else [place]:
-                    seen.append([each.suffix, *stat_fingerprint(raw, str(each)), file_sha256(each)])
+                files = files_of(place) if place.is_dir() else [place]
+                for each in files:
+                    name = each.suffix if each == place else str(each.relative_to(place.parent))
+                    seen.append([name, *stat_fingerprint(raw, str(each)), file_sha256(each)])
             except OSError as error:
                 raise unreadable(path, error) from error
         if isinstance(unit, ContainerUnit):
