@@ -67,14 +67,15 @@ class Prepared(msgspec.Struct, frozen=True):
 
     def moved_flags(self, boxes: Sequence[Box], attributes: Mapping[str, Any]) -> Mapping[str, Any]:
         """Attributes of the image that came in; of `BOX_FLAGS`, what is said of boxes left."""
-        flags = {name: attributes[name] for name in BOX_FLAGS if name in attributes}
-        if self.part == WHOLE or not flags:
+        if self.part == WHOLE or not boxes:
             return attributes
         changed = dict(attributes)
-        for name, text in flags.items():
-            if boxes and isinstance(text, str) and len(text) == len(boxes):
-                changed[name] = "".join(map(chr, self.moved(boxes, text.encode())[1]))
-        return changed
+        for name in BOX_FLAGS:
+            text = attributes.get(name)
+            if isinstance(text, str) and len(text) == len(boxes) and set(text) <= {"0", "1"}:
+                left = bytes(self.moved(boxes, text.encode())[1]).decode()
+                changed[name] = left if "1" in left else None
+        return {name: value for name, value in changed.items() if value is not None}
 
 
 def prepare(data: bytes, recipe: Recipe) -> Prepared:

@@ -254,6 +254,13 @@ def test_changed_lists_of_splits_are_noticed(tmp_path: Path) -> None:
     assert [*scanned(tmp_path, "Annotations")] == ["test"]
 
 
+def test_inside_is_not_left(tmp_path: Path) -> None:
+    raw = tree(tmp_path, *images("in/images", "a.jpg"), *images("images", *AB))
+    (raw / "list.json").write_text(coco(AB))
+    found = Folder(listing="list.json", inside="in").find(raw, None)
+    assert found.description[0].endswith(f"files in {raw}/in/images")
+
+
 def test_paths_of_this_machine_are_below_the_raw_directory(tmp_path: Path) -> None:
     raw = tree(tmp_path / "raw", *images("x/y", *AB))
     (raw / "list.json").write_text(coco([f"{raw}/x/y/{name}" for name in AB]))
@@ -325,11 +332,13 @@ def test_a_category_twice_in_a_file_has_one_name(tmp_path: Path) -> None:
         Folder(listing="a.json").find(tmp_path, None)
 
 
-def test_lists_of_one_name_are_told_apart(tmp_path: Path) -> None:
-    lists = [("train/a.json", coco(AB)), ("val/a.json", coco(AB[1:]))]
-    tree(tmp_path, *images("images", *AB), *lists)
-    with pytest.raises(SourceError, match=r"^images/b.jpg is in train/a.json and in val/a.json; "):
-        Folder(listing="train/a.json,val/a.json").find(tmp_path, None)
+@pytest.mark.parametrize("place", ["", "../lists/"])
+def test_lists_of_one_name_are_told_apart(place: str, tmp_path: Path) -> None:
+    names = [f"{place}{split}/a.json" for split in ("train", "val")]
+    raw = tree(tmp_path / "raw", *images("images", *AB))
+    tree(raw, (names[0], coco(AB)), (names[1], coco(AB[1:])))
+    with pytest.raises(SourceError, match=r"^images/b.jpg is in .*a.json and in .*a.json; expec"):
+        Folder(listing=",".join(names)).find(raw, None)
 
 
 @pytest.mark.parametrize(

@@ -348,8 +348,8 @@ def _places(raw: Path, top: str, paths: Sequence[str]) -> list[str]:
             if part.lower().startswith("annotation"):
                 before, behind = folder.parts[:at], folder.parts[at + 1 :]
                 places += [Path(*before, word, *behind) for word in _DATA]
-    there = (str(place) for place in dict.fromkeys(places) if (raw / place).is_dir())
-    return ["" if place == "." else place for place in there]
+    below = [it for it in dict.fromkeys(places) if Path(top) in (it, *it.parents)]
+    return ["" if it == Path() else str(it) for it in below if (raw / it).is_dir()]
 
 
 def _files(raw: Path, folder: str) -> dict[str, str]:

@@ -296,7 +296,7 @@ class Folder(Dataset):
         units: list[ListingUnit] = []
         described = []
         lists: list[Annotations] = []
-        seen: dict[str, str] = {}
+        seen: dict[str, Annotations] = {}
         for split, some in by_split(raw, paths).items():
             # A folder of VOC's has images of its own beside it.
             folders = [[path] for path in some if (raw / path).is_dir()]
@@ -307,10 +307,10 @@ class Folder(Dataset):
                 found = self._annotations(raw, unit)
                 for image in found.images:
                     file = image.key if packed else str(Path(found.top, image.key))
-                    if (other := seen.setdefault(file, found.place)) != found.place:
+                    if (other := seen.setdefault(file, found)) is not found:
                         raise SourceError(
-                            f"{printable(file)} is in {other} and in {found.place}; expected each "
-                            "image in one list, as one split has it; remove one"
+                            f"{printable(file)} is in {other.place} and in {found.place}; expected "
+                            "each image in one list, as one split has it; remove one"
                         )
                 lists.append(found)
                 units.append(replace(unit, top=found.top))
@@ -366,7 +366,10 @@ class Folder(Dataset):
         self._captions, self.attributes = unit.captions, unit.attributes
         found = self._annotations(raw, unit)
         names = {**found.names, **dict(unit.identifiers)}
-        tables = tables_of(raw, found.table(names), found.place, found.top, packed=unit.packed)
+        # No path of this machine gets into the data set.
+        place = " and ".join(printable(Path(path).name) for path in unit.paths)
+        place += "/*.xml" * found.place.endswith("/*.xml")
+        tables = tables_of(raw, found.table(names), place, found.top, packed=unit.packed)
         # In the order of their ids, with those that no image shows; VOC's by their names.
         order = {id_: f"{id_ + _MIDDLE:020d}" if isinstance(id_, int) else "" for id_ in names}
         classes = [f"{order[id_]}\t{name}" for id_, name in names.items()]
