@@ -121,9 +121,9 @@ class Annotations:
         return tuple(each for each in OWN if each.name in found)
 
     @property
-    def names(self) -> dict[Id, str]:
+    def ids(self) -> set[Id]:
         """Of all its classes."""
-        return {id_: name for _, id_, name in self.classes}
+        return {id_ for _, id_, _ in self.classes}
 
     def table(self, named: Mapping[Id, str]) -> pa.Table:
         """The images as rows of the index, without where they are.

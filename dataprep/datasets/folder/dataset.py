@@ -301,9 +301,9 @@ class Folder(Dataset):
             # A folder of VOC's has images of its own beside it.
             folders = [[path] for path in some if (raw / path).is_dir()]
             for each in folders or [some]:
-                names = tuple(map(str, each))
+                texts = tuple(map(str, each))
                 name = f"listing-{len(units)}"
-                unit = ListingUnit(name, each[0].name, top, packed, paths=names, split=split)
+                unit = ListingUnit(name, each[0].name, top, packed, paths=texts, split=split)
                 found = self._annotations(raw, unit)
                 for image in found.images:
                     file = image.key if packed else str(Path(found.top, image.key))
@@ -314,7 +314,7 @@ class Folder(Dataset):
                         )
                 lists.append(found)
                 units.append(replace(unit, top=found.top))
-                classes = counted(len(found.names), "class", "classes")
+                classes = counted(len(found.ids), "class", "classes")
                 listed = f"{counted(len(found.images), 'image')}, {classes}"
                 at = place if packed else f"files in {printable(str(raw / found.top))}"
                 described.append(f"annotated in {found.place}: {listed}; {at}")
@@ -324,14 +324,9 @@ class Folder(Dataset):
         attributes = self.attributes = tuple(each for each in OWN if each in has)
         named, said = identify(lists)
         described += said
-        changed = {
-            id_: named[id_] for it in lists for _, id_, name in it.classes if named[id_] != name
-        }
+        has_captions, names = self._captions, (*named.items(),)
         units = [
-            replace(
-                it, captions=self._captions, attributes=attributes, identifiers=(*changed.items(),)
-            )
-            for it in units
+            replace(it, captions=has_captions, attributes=attributes, names=names) for it in units
         ]
         cut = self._wanted.cut
         images_in = {image.split for found in lists for image in found.images}
@@ -365,7 +360,8 @@ class Folder(Dataset):
 
         self._captions, self.attributes = unit.captions, unit.attributes
         found = self._annotations(raw, unit)
-        names = {**found.names, **dict(unit.identifiers)}
+        here = found.ids
+        names = {id_: name for id_, name in unit.names if id_ in here}
         # No path of this machine gets into the data set.
         place = " and ".join(printable(Path(path).name) for path in unit.paths)
         place += "/*.xml" * found.place.endswith("/*.xml")

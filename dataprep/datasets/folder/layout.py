@@ -91,7 +91,7 @@ class ListingUnit(ScanUnit):
         split: the split of its images, if their folder or its name tells it.
         column: of the paths, where that is known.
         captions: whether annotations have any.
-        identifiers: of the classes of annotations whose names are not theirs, by their ids.
+        names: of annotations, (id, identifier) of the classes of all of them.
     """
 
     top: str
@@ -101,7 +101,7 @@ class ListingUnit(ScanUnit):
     split: str = ""
     column: str = ""
     captions: bool = False
-    identifiers: tuple[tuple[int | str, str], ...] = ()
+    names: tuple[tuple[int | str, str], ...] = ()
 
 
 def open_top(raw: Path, inside: str) -> tuple[Level, str]:
