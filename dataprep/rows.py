@@ -46,6 +46,8 @@ class Row(msgspec.Struct, frozen=True):
         container_mtime: the modification time of the container when it was scanned, in nanoseconds
             since 1970: reading from it refuses what was changed since. 0 if nobody looked.
         captions: texts that describe it.
+        drawn_on: width and height of the picture that the boxes were drawn on, which may be the
+            image turned upright, or in another size; empty: they are of the image as it is stored.
     """
 
     key: str
@@ -61,6 +63,7 @@ class Row(msgspec.Struct, frozen=True):
     packing: Packing = ()
     container_mtime: int = 0
     captions: tuple[str, ...] = ()
+    drawn_on: tuple[int, ...] = ()
 
 
 class Member(msgspec.Struct, frozen=True):

@@ -196,6 +196,46 @@ def turned(boxes: Iterable[Box], orientation: int) -> tuple[Box, ...]:
     return tuple(found)
 
 
+def placed(
+    boxes: Sequence[Box], drawn_on: Sequence[int], came: tuple[int, int, int]
+) -> tuple[tuple[Box, ...], str | None]:
+    """The boxes as they lie on the pixels as they came, and what is doubtful about that.
+
+    They are turned back where they were drawn on the picture as its EXIF orientation shows it.
+
+    Args:
+        drawn_on: width and height of the picture that they were drawn on.
+        came: width, height and EXIF orientation of the image.
+
+    Raises:
+        ImageError: that picture has another shape, either way.
+    """
+    (across, down), (width, height, orientation) = drawn_on, came
+    stored, shown = (width, height), (height, width) if orientation >= 5 else (width, height)
+    fits = [_alike((across, down), size) for size in (stored, shown)]
+    if not any(fits):
+        turned_by = f", turned by EXIF orientation {orientation}" if orientation > 1 else ""
+        raise ImageError(
+            f"its boxes are of a picture of {across}x{down} pixels, and it has {width}x{height}"
+            f"{turned_by}; correct its width and height in the annotations, or the image"
+        )
+    exact = [(across, down) == size for size in (stored, shown)]
+    if exact[0] != exact[1]:  # of nearly square ones, both may be alike
+        fits = exact
+    if all(fits) and orientation > 1:
+        return tuple(boxes), (
+            f"{across}x{down} pixels are its size as stored and as EXIF orientation {orientation} "
+            "turns it: its boxes were taken for those of the stored pixels"
+        )
+    back = {6: 8, 8: 6}.get(orientation, orientation)
+    return tuple(boxes) if fits[0] else turned(boxes, back), None
+
+
+def _alike(one: tuple[int, int], other: tuple[int, int]) -> bool:
+    """Whether two sizes are one picture's, made larger or smaller: within a rounded pixel each."""
+    return abs(one[0] * other[1] - other[0] * one[1]) <= max(sum(one), sum(other))
+
+
 def cropped(
     boxes: Sequence[Box], labels: Sequence[int], part: Box
 ) -> tuple[tuple[Box, ...], tuple[int, ...]]:

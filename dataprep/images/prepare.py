@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from itertools import chain
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 import numpy as np
@@ -22,6 +22,7 @@ from dataprep.images.pixels import WHOLE, Box, Level, Pixels
 from dataprep.images.png import Header
 from dataprep.images.recipe import CHROMA, REPAIR_CHROMA, REPAIR_QUALITY, Recipe
 from dataprep.images.statistics import Measured, histogram_of
+from dataprep_schemas.tables import BOX_FLAGS
 
 Format: TypeAlias = Literal["JPEG", "PNG", "RAW"]
 
@@ -58,12 +59,25 @@ class Prepared(msgspec.Struct, frozen=True):
     part: Box = WHOLE  # of the picture that is left, (xmin, ymin, xmax, ymax) as fractions
     grey: Pixels | None = None  # a small grey version of what was decoded, if anything was
     turn: int = 1  # the orientation, 1 to 8, by which it was turned upright before that
+    came: tuple[int, int, int] = (0, 0, 1)  # width and height before all that, EXIF orientation
 
     def moved(
         self, boxes: Sequence[Box], labels: Sequence[int]
     ) -> tuple[tuple[Box, ...], tuple[int, ...]]:
         """Boxes of the image that came in, and what they show, as they lie on this one."""
         return pixels.cropped(pixels.turned(boxes, self.turn), labels, self.part)
+
+    def moved_flags(self, boxes: Sequence[Box], attributes: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Attributes of the image that came in; of `BOX_FLAGS`, what is said of boxes left."""
+        if self.part == WHOLE or not boxes:
+            return attributes
+        changed = dict(attributes)
+        for name in BOX_FLAGS:
+            text = attributes.get(name)
+            if isinstance(text, str) and len(text) == len(boxes) and set(text) <= {"0", "1"}:
+                left = bytes(self.moved(boxes, text.encode())[1]).decode()
+                changed[name] = left if "1" in left else None
+        return {name: value for name, value in changed.items() if value is not None}
 
 
 def prepare(data: bytes, recipe: Recipe) -> Prepared:
@@ -102,47 +116,49 @@ def _prepare_jpeg(data: bytes, recipe: Recipe) -> Prepared:
     pixels.require_size(frame.width, frame.height, recipe.max_pixels)
     # Most have none, and a search is quicker than a walk through the header.
     has_exif = data.find(exif.HEAD, 0, frame.scan) > 0
-    turn = orientation_of(data) if has_exif and recipe.exif != "ignore" else 1
+    orientation = orientation_of(data) if has_exif else 1
     seen = jpeg.decode_with_pillow(data, frame) if recipe.check == "pixels" else None
-    if frame.components != 4 and _passes("JPEG", frame.components, recipe, turn):
+    if frame.components != 4 and _passes("JPEG", frame.components, recipe, orientation):
         warning = grey = None
         if recipe.check != "header":
             grey, warning = jpeg.check_bitstream(data, frame)
         size = (frame.height, frame.width, frame.components)
         if recipe.strip_metadata:
-            data = jpeg.stripped(data, orientation_of(data) if has_exif else 1)
-        return _prepared(data, "JPEG", size, seen, recipe, grey=grey, warning=warning)
+            data = jpeg.stripped(data, orientation)
+        came = (frame.width, frame.height, orientation)
+        return _prepared(data, "JPEG", size, seen, recipe, came, grey=grey, warning=warning)
     found, warning = jpeg.decode(data, frame, grey=recipe.color == "gray")
     original, target = "", recipe.target("JPEG")
     if frame.components == 4:
         original = "JPEG of 4 components (CMYK or YCCK)"
     elif recipe.encoding == "keep" and target != "JPEG":
         original = _misplaced("JPEG", recipe)
-    return _store(found, recipe, target, turn, original, warning)
+    return _store(found, recipe, target, orientation, original, warning)
 
 
 def _prepare_png(data: bytes, recipe: Recipe) -> Prepared:
     header = png.read_header(data)
     pixels.require_size(header.width, header.height, recipe.max_pixels)
     chunks = png.split(data)
-    turn = 1 if recipe.exif == "ignore" else exif.orientation_of(chunks.exif)
+    orientation = exif.orientation_of(chunks.exif)
     channels = 1 if header.grey else 3
     kept = header.depth == 16 and recipe.depth == "keep"
     plain = header.opaque and (header.depth == 8 or kept)
     original = _unusual(header, recipe, plain=plain)
-    if plain and _passes("PNG", channels, recipe, turn):
+    if plain and _passes("PNG", channels, recipe, orientation):
         flaw, levels = png.find_flaw(data, header, chunks, decoded=recipe.check != "header")
         if flaw is None:
             seen = None if levels is None else pixels.eight_bits(levels)
             grey = None if seen is None else small_grey(seen)
             size = (header.height, header.width, channels)
             if recipe.strip_metadata:
-                data = png.stripped(data, exif.orientation_of(chunks.exif))
-            return _prepared(data, "PNG", size, seen, recipe, grey=grey)
+                data = png.stripped(data, orientation)
+            came = (header.width, header.height, orientation)
+            return _prepared(data, "PNG", size, seen, recipe, came, grey=grey)
         original = f"{header.name} PNG with {flaw}"
     found = png.decode(header, chunks)
     levels = found if kept else pixels.eight_bits(found)
-    return _store(levels, recipe, recipe.target("PNG"), turn, original)
+    return _store(levels, recipe, recipe.target("PNG"), orientation, original)
 
 
 def _unusual(header: Header, recipe: Recipe, *, plain: bool) -> str:
@@ -165,24 +181,23 @@ def _prepare_dicom(data: bytes, recipe: Recipe) -> Prepared:
 
 def _prepare_other(data: bytes, kind: str, recipe: Recipe) -> Prepared:
     found, orientation, several = pillow.decode(data, kind, recipe.max_pixels)
-    turn = 1 if recipe.exif == "ignore" else orientation
     deep = found.dtype == np.uint16
     words = ("16-bit " if deep else "") + kind + (" (its first image)" if several else "")
     levels = found if recipe.depth == "keep" else pixels.eight_bits(found)
-    return _store(levels, recipe, recipe.target(kind), turn, _misplaced(words, recipe))
+    return _store(levels, recipe, recipe.target(kind), orientation, _misplaced(words, recipe))
 
 
 def _misplaced(kind: str, recipe: Recipe) -> str:
     return f"{kind}, not {' or '.join(recipe.passes)}"
 
 
-def _passes(kind: Format, channels: int, recipe: Recipe, turn: int) -> bool:
+def _passes(kind: Format, channels: int, recipe: Recipe, orientation: int) -> bool:
     """Whether a good image is already what the recipe wants."""
     wanted = _CHANNELS[recipe.color]
     return (
         kind in recipe.passes
         and channels in wanted
-        and (turn == 1 or recipe.exif == "auto")
+        and (orientation == 1 or recipe.exif != "apply")
         and recipe.resize is None
         and recipe.center_crop is None
         and recipe.encoding == "keep"
@@ -193,11 +208,12 @@ def _store(
     found: NDArray[Level],
     recipe: Recipe,
     target: Format,
-    turn: int,
+    orientation: int,
     original: str,
     warning: str | None = None,
 ) -> Prepared:
     """Shape and encode decoded pixels; `original` says what had to be repaired, if anything."""
+    turn = 1 if recipe.exif == "ignore" else orientation
     shaped, part = _shaped(found, recipe, turn)
     seen = pixels.eight_bits(shaped)
     channels = 1 if shaped.ndim == 2 else 3
@@ -218,8 +234,9 @@ def _store(
     repaired = original and f"{original}: {form}"
     size = (seen.shape[0], seen.shape[1], channels)
     grey = small_grey(seen)
+    came = (found.shape[1], found.shape[0], orientation)
     made = _prepared(
-        stored, target, size, seen, recipe, grey=grey, repaired=repaired, warning=warning
+        stored, target, size, seen, recipe, came, grey=grey, repaired=repaired, warning=warning
     )
     return msgspec.structs.replace(made, part=part, turn=turn)
 
@@ -230,6 +247,7 @@ def _prepared(
     size: tuple[int, int, int],
     seen: Pixels | None,
     recipe: Recipe,
+    came: tuple[int, int, int],
     *,
     grey: Pixels | None = None,
     repaired: str = "",
@@ -244,7 +262,7 @@ def _prepared(
         if seen is not None and recipe.decodes:
             channels = 1 if recipe.color == "gray" else 3  # what readers decode to
             measured.histogram = histogram_of(pixels.packed(seen), channels)
-    return Prepared(stored, form, *size, tuple(notes), measured, grey=grey)
+    return Prepared(stored, form, *size, tuple(notes), measured, grey=grey, came=came)
 
 
 def _shaped(found: NDArray[Level], recipe: Recipe, turn: int) -> tuple[NDArray[Level], Box]:

@@ -10,12 +10,15 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from msgspec.structs import replace
+
 from dataprep.archives.open_files import is_in_bucket
 from dataprep.archives.reading import require_unchanged
 from dataprep.datasets import read_image
 from dataprep.datasets.raw_directory import leads_out
 from dataprep.errors import DataprepError, ImageError
-from dataprep.images import Prepared, Recipe, kind_of, prepare
+from dataprep.images import Note, Prepared, Recipe, kind_of, prepare
+from dataprep.images.pixels import placed
 from dataprep.images.prepare import EXTRAS
 from dataprep.jobs.commit import rejected_images
 from dataprep.jobs.job import SAMPLE, Job, Made, OwnValue, Rejected, map_in_order
@@ -130,7 +133,8 @@ class RawImages:
                 raise data
             data = self.read(row) if data is None else data
             extras = EXTRAS.get(kind_of(data), ())
-            return row, prepare(data, self.recipe), extras
+            made = prepare(data, self.recipe)
+            return (*(_placed(row, made) if row.drawn_on else (row, made)), extras)
         except ImageError as error:
             what, quoting, _ = str(error).partition(" starting with ")
             if quoting and leads_out(self.raw, row.container):
@@ -142,8 +146,17 @@ def _rows(job: Job, shard: ShardName) -> Iterator[Row]:
     return read_shard(job.workspace.order, shard.split, shard.number)
 
 
+def _placed(row: Row, image: Prepared) -> tuple[Row, Prepared]:
+    """With the boxes as they lie on the pixels as they came."""
+    boxes, doubt = placed(row.boxes, row.drawn_on, image.came)
+    if doubt is not None:
+        image = replace(image, notes=(*image.notes, Note("warned", doubt)))
+    return replace(row, boxes=boxes), image
+
+
 def _made(row: Row, image: Prepared, info: DatasetInfo, extras: tuple[str, ...]) -> Made:
     boxes, box_labels = image.moved(row.boxes, row.box_labels)
+    row = replace(row, attributes=image.moved_flags(row.boxes, row.attributes))
     example = Example(
         key=row.key,
         encoded=image.data,

@@ -27,6 +27,7 @@ from dataprep.sinks import DatasetInfo, ShardName
 from dataprep.sinks.example import Example, pixels_of
 from dataprep.system.messages import printable, unreadable
 from dataprep.system.throttle import pay
+from dataprep.tables import Box
 from dataprep.tables.order import shard_tables
 from dataprep.tables.records import KEPT_COLUMNS
 from dataprep.tables.selection import RECORDED_COLUMNS, renumbered
@@ -72,8 +73,8 @@ class _Row(NamedTuple):
             return False
         if example.captions and [*example.captions] != self.own.get(CAPTIONS[0]):
             return False
-        boxes = self.kept[KEPT_COLUMNS.index("boxes")] or ()
-        return not example.boxes or np.asarray(example.boxes, np.float32).tolist() == boxes
+        boxes = np.asarray(example.boxes, np.float32).tolist()
+        return not boxes or boxes == _boxes(self)
 
 
 _Changed: TypeAlias = tuple[_Row, Example | None, Prepared | None]
@@ -306,6 +307,7 @@ def _changed(
         colorspace=colorspace,
         boxes=boxes,
         box_labels=box_labels,
+        attributes=image.moved_flags(_boxes(row), example.attributes),
     )
     return row, changed, image
 
@@ -318,17 +320,21 @@ def _as_file(example: Example) -> Example:
     return replace(example, encoded=png, format="PNG")
 
 
+def _boxes(row: _Row) -> Sequence[Box]:
+    return row.kept[KEPT_COLUMNS.index("boxes")] or ()
+
+
 def _made(row: _Row, example: Example, image: Prepared | None) -> Made:
     """An example as it is stored, and what is known of it besides."""
-    channels, status, reason, boxes, *seen = row.kept
-    boxes = boxes or ()
+    channels, status, reason, _, *seen = row.kept
+    boxes = _boxes(row)
     if image is not None:
         return Made(
             example,
             image.channels,
             status,
             reason,
-            row.own,
+            image.moved_flags(boxes, row.own),
             image.moved(boxes, ())[0],
             image.measured,
             image.grey,

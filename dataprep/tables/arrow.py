@@ -180,6 +180,7 @@ def order_rows(table: pa.Table) -> Iterator[Row]:
         map(_packing, *map(column, ("packing", "packed_size", "crc32", "restarts"))),
         (mtime or 0 for mtime in column("container_mtime")),
         (tuple(texts or ()) for texts in captions),
+        (tuple(size or ()) for size in column("drawn_on")),
     )
 
 
@@ -235,6 +236,8 @@ def _row_columns(
     if any(row.box_labels for row in rows):
         named = [tuple(classes[label] for label in row.box_labels) or None for row in rows]
         columns["box_labels"] = named
+    if any(row.drawn_on for row in rows):
+        columns["drawn_on"] = [row.drawn_on or None for row in rows]
     for name, kind in attributes:
         columns[name] = [
             row.captions or None if kind == "texts" else row.attributes.get(name) for row in rows

@@ -33,7 +33,7 @@ _SHOWN: Final = 5  # of what cannot be listed in full
 _LONGEST: Final = 1 << 12  # characters of a name there
 
 # What is known of an image from a list, and what from where it lies.
-_OF_LIST: Final = ["split", "key", "labels", "boxes", "box_labels", "group"]
+_OF_LIST: Final = ["split", "key", "labels", "boxes", "box_labels", "drawn_on", "group"]
 _OF_PLACE: Final = [name for name in ORDER if name not in ("shard", *_OF_LIST)]
 
 _MATCHED: Final = """

@@ -31,7 +31,14 @@ UNCERTAIN: Final[tuple[str, Kind]] = ("uncertain_labels", "text")
 """The attribute with the classes of which it is uncertain whether an image has them, joined with
 ``|``."""
 
+BOX_FLAGS: Final = ("difficult", "truncated")
+"""Attributes that say 1 or 0 of each box, in the order of the boxes; null where all are 0."""
+
 _BOXES = "boxes"
+_DRAWN_ON: Final = (
+    "list<int32>",
+    "width and height of the picture that the boxes were drawn on; null if nobody says",
+)
 _PATIENT: Final = ("patient_id", "patient")
 
 _PLACE = {
@@ -64,6 +71,7 @@ INDEX: Mapping[str, tuple[str, str]] = {
     "labels": ("list<string>", "identifiers of its classes"),
     _BOXES: ("list<box>", "bounding boxes, in fractions of width and height"),
     "box_labels": ("list<string>", "class of each box; null where all show the only label"),
+    "drawn_on": _DRAWN_ON,
     "group": ("string", "what it belongs to, such as a patient; never in two splits"),
     "line": (
         "int64",
@@ -80,6 +88,7 @@ ORDER: Mapping[str, tuple[str, str]] = {
     "labels": ("list<int32>", "its classes, as 0-based positions in the class list"),
     _BOXES: INDEX[_BOXES],
     "box_labels": ("list<int32>", "class of each box, likewise"),
+    "drawn_on": _DRAWN_ON,
 }
 """Name: (type, meaning)."""
 

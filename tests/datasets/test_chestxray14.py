@@ -170,6 +170,7 @@ def test_a_row_has_what_the_lists_say(raw: Radiographs) -> None:
         ],
         "box_labels": ["Mass", "Infiltration"],
         "group": "3",
+        "drawn_on": [1024, 1024],
         "patient_id": 3,
         "view": "AP",
         "age": 53,

@@ -161,7 +161,7 @@ def test_coco_is_cut_by_shares(raw: Path, tmp_path: Path) -> None:
         ("not json", "is no list of COCO's form"),
         (instances(["a.jpg"], box(7, 1, 0, 0, 1, 1)), "an annotation of image 7"),
         (instances(["a.jpg"], box(0, 2, 0, 0, 1, 1)), "an annotation of category 2"),
-        (instances(["../a.jpg"]), r"\.\./a\.jpg: path with \.\. in it"),
+        (instances(["../a.jpg"]), r"\.\./a\.jpg\): path with \.\. in it"),
     ],
 )
 def test_what_is_no_coco_is_one_line(text: str, reason: str, raw: Path, tmp_path: Path) -> None:

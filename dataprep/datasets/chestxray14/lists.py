@@ -142,16 +142,17 @@ create table images as
 select labels.*, case when test then 'test' when not test then {split} end as split
 from labels left join sides using (key)
 """
-_LISTED: Final = """
+_LISTED: Final = f"""
 with marked as (
   select
     key,
-    list({'xmin': xmin, 'ymin': ymin, 'xmax': xmax, 'ymax': ymax} order by line) as boxes,
+    list({{'xmin': xmin, 'ymin': ymin, 'xmax': xmax, 'ymax': ymax}} order by line) as boxes,
     list(finding order by line) as box_labels,
+    [{_GRID}, {_GRID}] as drawn_on,
   from boxes group by key
 )
 select 'listed' as status, images.*, patient_id::text as "group", $place as container, boxes,
-  box_labels,
+  box_labels, drawn_on,
 from images left join marked using (key)
 order by line
 """

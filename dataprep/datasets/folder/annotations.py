@@ -1,47 +1,54 @@
-"""Boxes and captions of detection sets: COCO's JSON, Pascal VOC's XML; as rows of the index.
+"""Boxes and captions of detection sets, as rows of the index: the same of whatever tells them.
 
-COCO's boxes are ``[x, y, width, height]`` in pixels from 0; its classes have ids with gaps. VOC's
-are ``xmin`` to ``ymax`` in pixels from 1, the last ones included, as its development kit says. Here
-they are fractions of the image. Boxes that lead out of it are cut off at its edges, and counted;
-what then has no area is left out, and counted.
+Here boxes are fractions of the picture that they were drawn on. Those that lead out of it are cut
+off at its edges, and counted; what then has no area is left out, and counted. `coco` and `voc` read
+the files; ids, names and places are checked here.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import xml.etree.ElementTree as ET
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache, partial
+from itertools import product
+from math import cos, radians, sin
 from pathlib import Path
 from typing import Final
 
-import msgspec
 import pyarrow as pa
 
-from dataprep.archives.listing import clean_path
+from dataprep.archives.listing import clean_path, folder_of, is_image_name
 from dataprep.datasets.base import Attribute
-from dataprep.datasets.lists import read_lines
+from dataprep.datasets.lists import one_form
 from dataprep.datasets.splits import split_of_folder
 from dataprep.errors import SourceError
-from dataprep.system.messages import printable, unreadable
-from dataprep.system.regular_files import read_regular
+from dataprep.system.messages import printable, some_of
 from dataprep.tables import Box
-from dataprep_schemas.tables import CAPTIONS, schema_of
+from dataprep_schemas.tables import BOX_FLAGS, CAPTIONS, schema_of
 
 CROWDS: Final = Attribute("crowds", "int")
 """How many boxes round a crowd an image has, which are left out."""
 
-_CROWD: Final = "boxes round a crowd, left out"
-_WORD: Final = re.compile("[^A-Za-z]+")
-_SAID: Final = ("key", "split", "labels", "boxes", "box_labels", "captions", "crowds")
-_UNLISTED: Final = "annotations of images in no list of ImageSets/Main, left out"
-_MASKS: Final = "segmentation masks, which are not kept"
+OWN: Final = (CROWDS, *(Attribute(name, "text") for name in BOX_FLAGS))
+"""What annotations may say of an image besides."""
+
 _EMPTY: Final = "boxes without an area, left out"
 _CUT_OFF: Final = "boxes cut off at the edge of their image"
-_LONGEST_XML: Final = 4 << 20  # bytes
+_ROTATED: Final = "boxes with a rotation, of which the upright box round each is kept"
+_WORD: Final = re.compile("[^A-Za-z]+")
+_FOLDER: Final = re.compile("([A-Za-z]+)[-_]?[0-9]*")  # train2017
+_SAID: Final = ("key", "split", "labels", "boxes", "box_labels", "drawn_on", "captions")
+_IMAGES: Final = ("images", "JPEGImages")
+_DATA: Final = (*_IMAGES, "Images", "Data", "")  # what is called so beside `Annotations`
+_MOST: Final = 1 << 31  # pixels of a side
+_LOOKED_AT: Final = 256  # images of a list, spread over all of it
+
+Id = int | str
+"""Of a class: COCO's number, VOC's name."""
 
 
 @dataclass
@@ -49,276 +56,323 @@ class Annotated:
     """What annotations say of one image.
 
     Attributes:
-        name: its file's name or path.
+        names: its file's path or, where that is none, what else it may be; of all images alike.
+        said: what the list calls it, for messages.
         boxes: with the class of each.
+        flags: what `BOX_FLAGS` say of each box.
+        drawn_on: width and height of the picture that the boxes were drawn on.
         others: classes of what has no box.
         captions: texts.
         split: empty: nothing tells it.
         crowds: how many boxes round a crowd were left out.
+        key: its path below the place of all images, when that is known.
     """
 
-    name: str
-    boxes: list[tuple[Box, str]] = field(default_factory=list)
-    others: set[str] = field(default_factory=set)
+    names: tuple[str, ...]
+    said: str
+    boxes: list[tuple[Box, Id]] = field(default_factory=list)
+    flags: list[tuple[bool, ...]] = field(default_factory=list)
+    drawn_on: tuple[float, float] | None = None
+    others: set[Id] = field(default_factory=set)
     captions: list[str] = field(default_factory=list)
     split: str = ""
     crowds: int = 0
+    key: str = ""
+
+    @property
+    def own(self) -> dict[str, int | str]:
+        """Its attributes."""
+        found: dict[str, int | str] = {CROWDS.name: self.crowds} if self.crowds else {}
+        for name, flags in zip(BOX_FLAGS, zip(*self.flags, strict=True), strict=False):
+            if any(flags):
+                found[name] = "".join("01"[flag] for flag in flags)
+        return found
 
 
 @dataclass
 class Annotations:
-    """What a list of annotations holds.
+    """What annotations of the same images hold.
 
     Attributes:
-        place: what messages call it.
+        place: what messages call them.
         images: in the order of the list.
-        classes: names, in the order of their ids; of VOC as they are met.
-        has_boxes: whether it is about boxes; otherwise it has captions only.
+        classes: (what messages call a file, id, name), of each file in the order of the ids.
+        has_boxes: whether they are about boxes; otherwise they have captions only.
         counts: how often something happened that the user should know of.
+        top: the directory that keys start from, when it is known.
     """
 
     place: str
     images: list[Annotated] = field(default_factory=list)
-    classes: list[str] = field(default_factory=list)
+    classes: list[tuple[str, Id, str]] = field(default_factory=list)
     has_boxes: bool = False
     counts: Counter[str] = field(default_factory=Counter)
+    top: str = ""
 
     @property
     def has_captions(self) -> bool:
         """Whether any image has one."""
         return any(image.captions for image in self.images)
 
-    def table(self) -> pa.Table:
+    @property
+    def attributes(self) -> tuple[Attribute, ...]:
+        """Those that any image has."""
+        found = set().union(*(image.own for image in self.images))
+        return tuple(each for each in OWN if each.name in found)
+
+    @property
+    def ids(self) -> set[Id]:
+        """Of all its classes."""
+        return {id_ for _, id_, _ in self.classes}
+
+    def table(self, named: Mapping[Id, str]) -> pa.Table:
         """The images as rows of the index, without where they are.
 
-        Raises:
-            SourceError: a name leads out of the raw directory.
+        Args:
+            named: the identifiers of the classes, by their ids.
         """
         rows = []
         for image in self.images:
-            try:
-                key = clean_path(image.name)
-            except ValueError as error:
-                raise SourceError(f"{self.place}: {printable(image.name)}: {error}") from error
             sides = ("xmin", "ymin", "xmax", "ymax")
+            ids = {*image.others, *(id_ for _, id_ in image.boxes)}
             rows.append(
                 {
-                    "key": key,
+                    "key": image.key,
                     "split": image.split or None,
-                    "labels": sorted({*image.others, *(name for _, name in image.boxes)}),
+                    "labels": sorted({named[id_] for id_ in ids}),
                     "boxes": [dict(zip(sides, box, strict=True)) for box, _ in image.boxes] or None,
-                    "box_labels": [name for _, name in image.boxes] or None,
+                    "box_labels": [named[id_] for _, id_ in image.boxes] or None,
+                    "drawn_on": image.drawn_on and [max(round(it), 1) for it in image.drawn_on],
                     "captions": image.captions or None,
-                    CROWDS.name: image.crowds or None,
+                    **image.own,
                 }
             )
-        schema = schema_of("index", (CAPTIONS, (CROWDS.name, CROWDS.kind)))
-        return pa.Table.from_pylist(rows, pa.schema([schema.field(name) for name in _SAID]))
+        own = tuple((each.name, each.kind) for each in OWN)
+        schema = schema_of("index", (CAPTIONS, *own))
+        names = (*_SAID, *(name for name, _ in own))
+        return pa.Table.from_pylist(rows, pa.schema([schema.field(name) for name in names]))
 
-    def add_box(self, image: Annotated, name: str, box: Sequence[float]) -> None:
-        """A box in fractions of its image, perhaps beyond them."""
+    def add_box(
+        self,
+        image: Annotated,
+        id_: Id,
+        sides: Sequence[float],
+        size: tuple[float, float],
+        *,
+        rotation: float = 0,
+        flags: tuple[bool, ...] = (),
+    ) -> None:
+        """A box in pixels of a picture, perhaps beyond it.
+
+        Args:
+            size: width and height of the picture.
+            rotation: by which it is to be turned round its middle, in degrees.
+
+        Raises:
+            SourceError: the picture has no size, or another than another list says.
+        """
+        known = image.drawn_on or size
+        if not all(0 < side < _MOST for side in size) or known != size:
+            others = "" if known == size else f" and {known[0]:g} x {known[1]:g}"
+            raise SourceError(
+                f"{self.place}: {image.said} has boxes, and {size[0]:g} x {size[1]:g}{others} "
+                "pixels; expected its width and height; correct the file"
+            )
+        image.drawn_on = size
+        if rotation % 360:
+            sides = _round_turned(sides, rotation)
+            self.counts[_ROTATED] += 1
+        box = [side / of for side, of in zip(sides, size * 2, strict=True)]
         cut = [min(max(side, 0.0), 1.0) for side in box]
         if not (cut[0] < cut[2] and cut[1] < cut[3]):  # also where a side is no number
             self.counts[_EMPTY] += 1
-            image.others.add(name)
+            image.others.add(id_)
             return
         self.counts[_CUT_OFF] += any(
             abs(side - before) > 1e-9 for side, before in zip(cut, box, strict=True)
         )
-        image.boxes.append(((cut[0], cut[1], cut[2], cut[3]), name))
+        for name, flag in zip(BOX_FLAGS, flags, strict=False):
+            self.counts[f"boxes marked {name}, kept with the attribute {name}"] += flag
+        image.boxes.append(((cut[0], cut[1], cut[2], cut[3]), id_))
+        image.flags.append(flags)
 
+    def settle(self, raw: Path, top: str, paths: Sequence[str], *, packed: bool) -> None:
+        """Find where the images lie, and make sure that each is there once.
 
-class _Image(msgspec.Struct, frozen=True):
-    id: int | str
-    file_name: str
-    width: float = 0
-    height: float = 0
+        Of all places where any of them are, that in which there are most; of those the first. Names
+        mean something else than paths only where no path is found.
 
+        Args:
+            top: where everything starts.
+            paths: of the annotations.
+            packed: whether the images are in archives, so that their paths alone are known.
 
-class _Annotation(msgspec.Struct, frozen=True):
-    image_id: int | str
-    category_id: int | None = None
-    bbox: tuple[float, float, float, float] | None = None
-    iscrowd: int = 0
-    caption: str | None = None
-    segmentation: msgspec.Raw = msgspec.Raw(b"")
+        Raises:
+            SourceError: two are one file, or a name leads out of the raw directory.
+        """
+        tops = "|".join(re.escape(f"{at}/") for at in (raw / top, (raw / top).resolve()))
+        for image in self.images:
+            names = (name.replace("\\", "/") for name in image.names)  # as Windows has them
+            image.names = tuple(re.sub(f"^({tops})", "", name) for name in names)
+        listed = cache(partial(_files, raw))
 
+        def find(place: str, name: str) -> str | None:
+            with suppress(ValueError):
+                folder, _, last = f"{place}/{clean_path(name)}".lstrip("/").rpartition("/")
+                file = listed(folder).get(last)
+                return None if file != last and is_image_name(last) else file
+            return None
 
-class _Category(msgspec.Struct, frozen=True):
-    id: int
-    name: str
-
-
-class _Coco(msgspec.Struct, frozen=True):
-    images: tuple[_Image, ...]
-    annotations: tuple[_Annotation, ...] = ()
-    categories: tuple[_Category, ...] = ()
-
-
-def read_coco(paths: Sequence[Path]) -> Annotations:
-    """What COCO's files say of the same images: instances, captions, or both.
-
-    A class's name is its identifier; categories without images keep their places.
-
-    Raises:
-        SourceError: a file cannot be read, is none, or names an image or a category that it lacks.
-    """
-    found = Annotations(" and ".join(printable(path.name) for path in paths))
-    images: dict[str, Annotated] = {}
-    for path in paths:
-        place = printable(path.name)
-        coco = _decoded(path, place)
-        known = {image.id: image for image in coco.images}
-        names = {each.id: each.name for each in sorted(coco.categories, key=lambda it: it.id)}
-        found.classes += [name for name in names.values() if name not in found.classes]
-        for one in coco.images:
-            images.setdefault(one.file_name, Annotated(one.file_name))
-        for each in coco.annotations:
-            where = known.get(each.image_id)
-            name = names.get(each.category_id) if each.category_id is not None else None
-            if where is None or (name is None and each.category_id is not None):
-                what = f"category {each.category_id}" if where else f"image {each.image_id}"
+        self.top, form, most = top, 0, 0
+        places = [] if packed else _places(raw, top, paths)
+        step = max(1, len(self.images) // _LOOKED_AT)
+        for some in (self.images[::step], self.images):
+            for way in product(range(len(some[0].names)) if some and not most else (), places):
+                if most == len(some) or (most and form == 0 < way[0]):
+                    break  # a list's own paths come before all else that its names may mean
+                found = sum(find(way[1], image.names[way[0]]) is not None for image in some)
+                if found > most:
+                    most, (form, self.top) = found, way
+        seen: dict[str, Annotated] = {}
+        for image in self.images:
+            try:
+                key = clean_path(image.names[form])
+            except ValueError as error:
+                raise SourceError(f"{self.place}: {image.said}: {error}") from error
+            file = None if packed else find(self.top, key)
+            image.key = key if file is None else f"{folder_of(key)}/{file}".lstrip("/")
+            if (other := seen.setdefault(image.key, image)) is not image:
                 raise SourceError(
-                    f"{place}: an annotation of {printable(what)}, which is not in the file; "
-                    "correct the list"
+                    f"{self.place}: {other.said} and {image.said} are both "
+                    f"{printable(image.key)}; expected each image once; remove one"
                 )
-            image = images[where.file_name]
-            if each.caption is not None and each.caption.strip():
-                image.captions.append(each.caption.strip())
-            if name is None:
-                continue
-            found.has_boxes = True
-            found.counts[_MASKS] += len(each.segmentation) > len("[]")
-            if each.iscrowd:
-                found.counts[_CROWD] += 1
-                image.crowds += 1
-            elif each.bbox is None:
-                image.others.add(name)
-            else:
-                left, top, width, height = each.bbox
-                sides = (left, top, left + width, top + height)
-                found.add_box(image, name, _fractions(sides, where.width, where.height, place))
-    found.images = list(images.values())
-    return found
 
 
-def _decoded(path: Path, place: str) -> _Coco:
-    try:
-        return msgspec.json.decode(read_regular(path), type=_Coco)
-    except OSError as error:
-        raise unreadable(str(path), error) from error
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise SourceError(
-            f"{place} is no list of COCO's form: {printable(str(error))}; expected images, "
-            "annotations and categories"
-        ) from error
+def identify(found: Sequence[Annotations]) -> tuple[dict[Id, str], list[str]]:
+    """The identifiers of the classes of several lists, and what is to be said of them.
 
-
-def _fractions(
-    sides: Sequence[float], width: float, height: float, place: str
-) -> tuple[float, ...]:
-    if not (width > 0 and height > 0):
-        raise SourceError(
-            f"{place}: an image with boxes of {width:g} x {height:g} pixels; expected its width "
-            "and height; correct the file"
-        )
-    return tuple(side / of for side, of in zip(sides, (width, height) * 2, strict=True))
-
-
-def read_voc(folder: Path, *, splits: bool) -> Annotations:
-    """What a folder of Pascal VOC's XML files says, one file an image.
-
-    Args:
-        splits: whether the lists of ``ImageSets/Main`` beside the folder say which images there
-            are of which split, if they are there.
+    Ids decide what is one class: where several have one name, the id is added to each.
 
     Raises:
-        SourceError: a file cannot be read, or is none of VOC's.
+        SourceError: an id has two names, or a name has one id in a file and another in another.
     """
-    found = Annotations(f"{printable(folder.name)}/*.xml", has_boxes=True)
-    classes: dict[str, None] = {}
-    listed = _voc_lists(folder) if splits else {}
-    for path in sorted(folder.glob("*.xml")):
-        place = printable(f"{folder.name}/{path.name}")
-        root = _parsed(path, place)
-        try:
-            width, height = (float(_text(root, f"size/{side}")) for side in ("width", "height"))
-            image = Annotated(_text(root, "filename"), split=listed.get(path.stem, ""))
-            for one in root.iter("object"):
-                name = _text(one, "name")
-                sides = [float(_text(one, f"bndbox/{side}")) for side in _SIDES]
-                sides = [sides[0] - 1, sides[1] - 1, *sides[2:]]
-                classes[name] = None
-                found.add_box(image, name, _fractions(sides, width, height, place))
-        except ValueError as error:
-            raise SourceError(f"{place}: {error}; correct the file") from error
-        if image.split or not listed:
-            found.images.append(image)
-        else:
-            found.counts[_UNLISTED] += 1
-    found.classes = sorted(classes)
-    return found
+    told = [told for each in found for told in each.classes]
+    forms = one_form(name for _, _, name in told)
+    known: dict[Id, tuple[str, str]] = {}
+    ids: defaultdict[str, defaultdict[str, set[Id]]] = defaultdict(lambda: defaultdict(set))
+    for place, id_, name in told:
+        before, there = known.setdefault(id_, (forms[name], place))
+        if before != forms[name]:
+            raise SourceError(
+                f"category {id_} is {printable(before)} in {there} and {printable(name)} in "
+                f"{place}; expected one name; correct the annotations"
+            )
+        ids[forms[name]][place].add(id_)
+    names = {id_: name for id_, (name, _) in known.items()}
+    while doubled := {name for name, number in Counter(names.values()).items() if number > 1}:
+        names |= {id_: f"{name} {id_}" for id_, name in names.items() if name in doubled}
+    lines = []
+    for name, by_place in ids.items():
+        most = max(by_place, key=lambda place: len(by_place[place]))
+        for place, some in by_place.items():
+            if not some <= by_place[most]:
+                numbers = (" and ".join(map(str, by_place[it])) for it in (most, place))
+                raise SourceError(
+                    f"{printable(name)} is category {next(numbers)} in {most} and {next(numbers)} "
+                    f"in {place}; expected one id; correct the annotations"
+                )
+        if len(by_place[most]) > 1:
+            lines.append(
+                f"{len(by_place[most])} categories are called {printable(name)}, and stay classes "
+                f"of their own: {some_of([names[id_] for id_ in known if id_ in by_place[most]])}"
+            )
+    twice = sorted({form for name, form in forms.items() if form != name})
+    lines += [f"{printable(name)}: in two forms of Unicode, taken for one name" for name in twice]
+    return names, lines
 
 
-_SIDES: Final = ("xmin", "ymin", "xmax", "ymax")
+def by_split(raw: Path, paths: Sequence[Path]) -> dict[str, list[Path]]:
+    """Files by the split that is a word of their names, ``instances_val2017.json``, or a folder.
 
-
-def _parsed(path: Path, place: str) -> ET.Element:
-    try:
-        data = read_regular(path)
-    except OSError as error:
-        raise unreadable(str(path), error) from error
-    if len(data) > _LONGEST_XML or b"<!" in data.replace(b"<!--", b""):
-        raise SourceError(
-            f"{place}: {len(data):,} bytes, or a DOCTYPE; expected VOC's XML without one, of "
-            f"{_LONGEST_XML:,} bytes at most; correct the file"
-        )
-    try:
-        return ET.fromstring(data)  # noqa: S314  # without declarations there is nothing to expand
-    except (ET.ParseError, ValueError, LookupError) as error:
-        raise SourceError(f"{place} is no XML: {error}; correct the file") from error
-
-
-def _text(element: ET.Element, path: str) -> str:
-    text = (element.findtext(path) or "").strip()
-    if not text:
-        raise ValueError(f"no {path}, expected Pascal VOC's annotation of an image")
-    return text
-
-
-def _voc_lists(folder: Path) -> dict[str, str]:
-    """The split of each image, by its name without suffix; empty without the lists."""
-    found: dict[str, str] = {}
-    for name in ("train", "val", "test"):
-        path = folder.parent / "ImageSets" / "Main" / f"{name}.txt"
-        if path.exists():
-            lines = read_lines(path).values()
-            found |= dict.fromkeys((line.split()[0] for line in lines), split_of_folder(name))
-    return found
-
-
-def by_split(paths: Iterable[Path]) -> dict[str, list[Path]]:
-    """Files by the split that is a word of their names: ``instances_val2017.json``."""
+    Raises:
+        SourceError: a file's name says one split, and its folder or another word another one.
+    """
     found: dict[str, list[Path]] = defaultdict(list)
     for path in paths:
-        words = map(split_of_folder, _WORD.split(path.stem))
-        found[next(filter(None, words), "")].append(path)
+        within = _within(raw, path)
+        folders = within.parts[-2::-1] if within else ()
+        if within is None and len({each.parent for each in paths}) > 1:
+            folders = (path.parent.name,)  # what is above tells them apart no more
+        matches = filter(None, map(_FOLDER.fullmatch, folders))
+        of_folders = list(filter(None, (split_of_folder(match[1]) for match in matches)))
+        words = filter(None, map(split_of_folder, _WORD.split(path.stem)))
+        splits = [*dict.fromkeys([*words, *of_folders[:1]])]
+        if len(splits) > 1:
+            raise SourceError(
+                f"{printable(str(path))}: its name and folder say {' and '.join(splits)}; "
+                "expected one split; rename one of them"
+            )
+        split = "".join(splits)
+        if path in found[split]:
+            raise SourceError(f"{printable(str(path))} is in --listing twice; leave one out")
+        found[split].append(path)
     return found
 
 
-def place_of(raw: Path, top: str, found: Annotations, paths: Sequence[Path]) -> str:
-    """The directory that names start from: the top, or one that is called as usual.
+def name_of(raw: Path, path: Path) -> str:
+    """What messages call annotations: their path below the raw directory, or their name."""
+    within = _within(raw, path)
+    return printable(str(within) if within and within.parts else path.name)
 
-    Args:
-        found: what the annotations say.
-        paths: the files: ``instances_train2017.json`` is of the images in ``train2017``.
-    """
-    last = paths[0].stem.rpartition("_")[2]
-    places = [Path(top, name) for name in ("", last, "images", f"images/{last}", "JPEGImages")]
-    with suppress(ValueError):  # the annotations may be elsewhere
-        folder = (raw / paths[0]).resolve().relative_to(raw.resolve())
-        places += [folder, folder.parent / "JPEGImages"]
-    first = found.images[0].name if found.images else ""
-    there = (place for place in places if os.path.isfile(raw / place / first))  # noqa: PTH113 - of any text
-    found_in = next(there, Path(top))
-    return "" if found_in == Path() else str(found_in)
+
+def _places(raw: Path, top: str, paths: Sequence[str]) -> list[str]:
+    """The directories where images of annotations may be, the likeliest first."""
+
+    def usual(base: Path, *names: str) -> Iterator[Path]:
+        folders = ("", names[0], _IMAGES[0], f"{_IMAGES[0]}/{names[0]}", _IMAGES[1])
+        yield from (base / name for name in folders)
+        yield from (base / image / name for name in names[1:] for image in ("", *_IMAGES))
+
+    places: list[Path] = []
+    for path in map(Path, paths):
+        # `instances_train2017` is of what is in `train2017`.
+        *others, last = path.stem.partition(".")[0].split("_")
+        places += usual(Path(top), last, *others)
+        within = _within(raw, path)
+        if within is None:
+            continue  # the annotations are elsewhere
+        folder = within if (raw / within).is_dir() else within.parent
+        for base in (folder, *folder.parents)[:3]:
+            places += usual(base, last, *others, folder.name)
+        for at, part in enumerate(folder.parts):
+            if part.lower().startswith("annotation"):
+                before, behind = folder.parts[:at], folder.parts[at + 1 :]
+                places += [Path(*before, word, *behind) for word in _DATA]
+    below = [it for it in dict.fromkeys(places) if Path(top) in (it, *it.parents)]
+    return ["" if it == Path() else str(it) for it in below if (raw / it).is_dir()]
+
+
+def _files(raw: Path, folder: str) -> dict[str, str]:
+    """The files in a folder, by name; images also without suffix, where that is one alone."""
+    there: list[str] = []
+    with suppress(OSError):
+        there = os.listdir(raw / folder)  # noqa: PTH208 - of any text
+    stems = [(each.rpartition(".")[0], each) for each in there if is_image_name(each)]
+    numbers = Counter(stem for stem, _ in stems)
+    return {stem: each for stem, each in stems if numbers[stem] == 1} | {it: it for it in there}
+
+
+def _within(raw: Path, path: Path) -> Path | None:
+    """A path below the raw directory; None if it is elsewhere."""
+    with suppress(ValueError):
+        return (raw / path).resolve().relative_to(raw.resolve())
+    return None
+
+
+def _round_turned(sides: Sequence[float], rotation: float) -> list[float]:
+    """The upright box round one that is turned by so many degrees round its middle."""
+    across, down = (sides[2] - sides[0]) / 2, (sides[3] - sides[1]) / 2
+    turn = abs(cos(radians(rotation))), abs(sin(radians(rotation)))
+    wide, high = across * turn[0] + down * turn[1], across * turn[1] + down * turn[0]
+    x, y = sides[0] + across, sides[1] + down
+    return [x - wide, y - high, x + wide, y + high]

@@ -52,6 +52,7 @@ if TYPE_CHECKING:  # they load DuckDB and Arrow, which --help does not need
 
 # Part of every fingerprint: raise it whenever the same raw data would scan differently.
 _SCAN_RULES: Final = 9
+_MIDDLE: Final = 1 << 63  # so that ids below 0 come first in the order of texts, too
 
 
 class Folder(Dataset):
@@ -177,12 +178,16 @@ class Folder(Dataset):
         nothing is looked at. Listing and list of classes count by their content.
         """
         seen: list[object] = [None if self._known is None else self._known.sha256]
+        from dataprep.datasets.folder.voc import files_of
+
         for path in unit.paths if isinstance(unit, ListingUnit) else ():
             place = raw / path
             try:
                 # The same content elsewhere is the same list.
-                for each in sorted(place.glob("*.xml")) if place.is_dir() else [place]:
-                    seen.append([each.suffix, *stat_fingerprint(raw, str(each)), file_sha256(each)])
+                files = files_of(place) if place.is_dir() else [place]
+                for each in files:
+                    name = each.suffix if each == place else str(each.relative_to(place.parent))
+                    seen.append([name, *stat_fingerprint(raw, str(each)), file_sha256(each)])
             except OSError as error:
                 raise unreadable(path, error) from error
         if isinstance(unit, ContainerUnit):
@@ -301,7 +306,7 @@ class Folder(Dataset):
 
     def _find_annotated(self, raw: Path) -> Found:
         """Annotations, a unit for each split that their names tell; and archives, if there are."""
-        from dataprep.datasets.folder.annotations import CROWDS, by_split, place_of
+        from dataprep.datasets.folder.annotations import OWN, by_split, identify
 
         paths = self._wanted.annotations
         for path in paths:
@@ -309,50 +314,62 @@ class Folder(Dataset):
         top, packed, place, images = self._images_of(raw, "")
         units: list[ListingUnit] = []
         described = []
-        seen: dict[str, str] = {}
-        for number, (split, some) in enumerate(by_split(paths).items()):
-            names = tuple(map(str, some))
-            unit = ListingUnit(
-                f"listing-{number}", some[0].name, top, packed, paths=names, split=split
-            )
-            found = self._annotations(raw, unit)
-            self._boxes |= found.has_boxes
-            self._captions |= found.has_captions
-            if any(image.crowds for image in found.images):
-                self.attributes = (CROWDS,)
-            start = top if packed else place_of(raw, top, found, some)
-            for image in () if packed else found.images:  # of archives, the index tells
-                file = str(Path(start, image.name))
-                if (other := seen.setdefault(file, found.place)) != found.place:
-                    raise SourceError(
-                        f"{printable(file)} is in {other} and in {found.place}; expected each "
-                        "image in one list, as one split has it; remove one"
-                    )
-            units.append(replace(unit, top=start))
-            classes = counted(len(found.classes), "class", "classes")
-            listed = f"{counted(len(found.images), 'image')}, {classes}"
-            at = place if packed else f"files in {printable(str(raw / start))}"
-            described.append(f"annotated in {found.place}: {listed}; {at}")
-        attributes = self.attributes
-        units = [replace(it, captions=self._captions, attributes=attributes) for it in units]
+        lists: list[Annotations] = []
+        seen: dict[str, Annotations] = {}
+        for split, some in by_split(raw, paths).items():
+            # A folder of VOC's has images of its own beside it.
+            folders = [[path] for path in some if (raw / path).is_dir()]
+            for each in folders or [some]:
+                texts = tuple(map(str, each))
+                name = f"listing-{len(units)}"
+                unit = ListingUnit(name, each[0].name, top, packed, paths=texts, split=split)
+                found = self._annotations(raw, unit)
+                for image in found.images:
+                    file = image.key if packed else str(Path(found.top, image.key))
+                    if (other := seen.setdefault(file, found)) is not found:
+                        raise SourceError(
+                            f"{printable(file)} is in {other.place} and in {found.place}; expected "
+                            "each image in one list, as one split has it; remove one"
+                        )
+                lists.append(found)
+                units.append(replace(unit, top=found.top))
+                classes = counted(len(found.ids), "class", "classes")
+                listed = f"{counted(len(found.images), 'image')}, {classes}"
+                at = place if packed else f"files in {printable(str(raw / found.top))}"
+                described.append(f"annotated in {found.place}: {listed}; {at}")
+        self._boxes = any(found.has_boxes for found in lists)
+        self._captions = any(found.has_captions for found in lists)
+        has = {attribute for found in lists for attribute in found.attributes}
+        attributes = self.attributes = tuple(each for each in OWN if each in has)
+        named, said = identify(lists)
+        described += said
+        has_captions, names = self._captions, (*named.items(),)
+        units = [
+            replace(it, captions=has_captions, attributes=attributes, names=names) for it in units
+        ]
         cut = self._wanted.cut
-        splits = cut.splits if cut else in_usual_order(self._split_of(unit) for unit in units)
-        told = None if any(path.is_dir() for path in map(raw.joinpath, paths)) else splits
-        hint = self._wanted.hint if splits == (self._wanted.split_name,) else ()
-        return Found((*described, *hint), (*units, *images), told, whole=True)
+        images_in = {image.split for found in lists for image in found.images}
+        splits = cut.splits if cut else in_usual_order(images_in or {self._wanted.split_name})
+        hint = () if len(splits) > 1 or any(unit.split for unit in units) else self._wanted.hint
+        return Found((*described, *hint), (*units, *images), splits, whole=True)
 
     def _split_of(self, unit: ScanUnit) -> str:
         return (unit.split if isinstance(unit, ListingUnit) else "") or self._wanted.split_name
 
     def _annotations(self, raw: Path, unit: ListingUnit) -> Annotations:
-        from dataprep.datasets.folder.annotations import read_coco, read_voc
+        from dataprep.datasets.folder.coco import read_coco
+        from dataprep.datasets.folder.voc import read_voc
 
-        places = [raw / path for path in unit.paths]
+        paths = [*map(Path, unit.paths)]
         cut = self._wanted.cut
-        found = read_voc(places[0], splits=cut is None) if places[0].is_dir() else read_coco(places)
+        if (raw / paths[0]).is_dir():
+            found = read_voc(raw, paths[0], splits=cut is None)
+        else:
+            found = read_coco(raw, paths)
+        found.settle(raw, unit.top, unit.paths, packed=unit.packed)
         for image in found.images:
             if cut is not None:
-                image.split = "" if self._wanted.stratify else cut.split_of(image.name)
+                image.split = "" if self._wanted.stratify else cut.split_of(image.key)
             else:
                 image.split = image.split or self._split_of(unit)
         return found
@@ -362,9 +379,15 @@ class Folder(Dataset):
 
         self._captions, self.attributes = unit.captions, unit.attributes
         found = self._annotations(raw, unit)
-        tables = tables_of(raw, found.table(), found.place, unit.top, packed=unit.packed)
-        # In the order of their numbers, with those that no image shows.
-        classes = [f"{number:06d}\t{name}" for number, name in enumerate(found.classes)]
+        here = found.ids
+        names = {id_: name for id_, name in unit.names if id_ in here}
+        # No path of this machine gets into the data set.
+        place = " and ".join(printable(Path(path).name) for path in unit.paths)
+        place += "/*.xml" * found.place.endswith("/*.xml")
+        tables = tables_of(raw, found.table(names), place, found.top, packed=unit.packed)
+        # In the order of their ids, with those that no image shows; VOC's by their names.
+        order = {id_: f"{id_ + _MIDDLE:020d}" if isinstance(id_, int) else "" for id_ in names}
+        classes = [f"{order[id_]}\t{name}" for id_, name in names.items()]
         return Scanned(tables=tables, classes=classes, counts=+found.counts)
 
     def _scan_containers(self, raw: Path, unit: ContainerUnit) -> Scanned:

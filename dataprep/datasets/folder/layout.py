@@ -95,6 +95,7 @@ class ListingUnit(ScanUnit):
         boxes: how those of a listing are given, if a row is a box: of files that say how large
             they are, too.
         several: whether images may have several labels by them.
+        names: of annotations, (id, identifier) of the classes of all of them.
     """
 
     top: str
@@ -106,6 +107,7 @@ class ListingUnit(ScanUnit):
     captions: bool = False
     boxes: BoxForm = ""
     several: bool = False
+    names: tuple[tuple[int | str, str], ...] = ()
 
 
 def open_top(raw: Path, inside: str) -> tuple[Level, str]:

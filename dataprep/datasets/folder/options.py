@@ -20,7 +20,7 @@ OPTIONS: Final = (
     Option(
         "listing",
         "A file that lists the images: path,label[,split] as CSV, TSV, JSON lines or Parquet, or "
-        "lines `path label` (.txt); or annotations: COCO's .json, several with commas, or the "
+        "lines `path label` (.txt); or annotations, several with commas: COCO's .json, or the "
         "folder of Pascal VOC's .xml. A path, or a name in the raw directory. Without it, or with "
         "none, folders tell the classes; or a metadata.csv, .jsonl or .parquet beside the images, "
         "as Hugging Face has it.",
@@ -300,10 +300,10 @@ def _dicom_attributes(text: str) -> tuple[str, ...]:
 
 
 def _annotations(options: Mapping[str, str]) -> tuple[Path, ...]:
-    """What ``--listing`` names, if that is COCO's files or a folder."""
+    """What ``--listing`` names, if that is COCO's files or folders."""
     names = [name.strip() for name in options.get("listing", NO_LISTING).split(",")]
-    folder = len(names) == 1 and names[0] not in ("", NO_LISTING) and not Path(names[0]).suffix
-    if not (folder or all(name.lower().endswith(".json") for name in names)):
+    folders = not any(name in ("", NO_LISTING) or Path(name).suffix for name in names)
+    if not (folders or all(name.lower().endswith(".json") for name in names)):
         return ()
     alone = (*_NEED_LISTING, "classes", "dicom_attributes", "hash_keys", "unlabelled")
     if given := [name for name in alone if name in options]:
