@@ -153,7 +153,7 @@ def test_a_transform_takes_the_whole_batch(photos: Made) -> None:
     [
         ({"crop": "random"}, "crop='random' needs a size"),
         ({"crop": "middle", "size": 8}, "crop='middle' is none of random, center"),
-        ({"size": 0}, "size=0: empty image"),
+        ({"size": 0}, "size=0: expected 1 or more"),
         ({"size": (1 << 20, 1 << 20)}, "too large"),
         ({"threads": 0}, "threads=0: expected 1 or more"),
         ({"prefetch": 0}, "prefetch=0"),

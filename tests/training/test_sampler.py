@@ -34,6 +34,7 @@ def ranks(
             rank=rank,
             world_size=world_size,
             uneven=uneven,
+            title="train",
             identity={"split": "train", "manifest": "abc"},
             shared=False,
         )
@@ -232,7 +233,7 @@ def test_a_state_of_anything_else_is_refused_and_changes_nothing(
         ({"batch_size": 0}, "batch_size=0: expected 1 or more"),
         ({"rank": 2, "world_size": 2}, "there is no rank 2 in a world of size 2"),
         ({"rank": 1}, "give both rank and world_size"),
-        ({"uneven": "keep"}, "uneven='keep' is none of drop, repeat"),
+        ({"uneven": "all"}, "uneven='all' is none of keep, drop, repeat"),
         ({"shuffle": "all"}, "shuffle='all' is none of global, blocks, none"),
         ({"window": 0, "shuffle": "blocks"}, "window=0: expected 1 or more"),
         ({"balance": "label"}, "balance='label': expected class"),
