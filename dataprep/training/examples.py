@@ -273,8 +273,9 @@ class Examples(Source):
     def to_grain(self, sampler: Sampler) -> GrainSource:
         """A random-access source for Grain: what is left of this rank's samples in this epoch.
 
-        ``grain.MapDataset.source(records.to_grain(sampler))``, neither shuffled nor sharded there.
-        Loop over ``sampler.track(...)`` of its batches, which have the sampler's size.
+        ``grain.MapDataset.source(records.to_grain(sampler))``, neither shuffled nor sharded there,
+        nor repeated, which gives this epoch's order again: call this for each epoch. Loop over
+        ``sampler.track(...)`` of its batches, which have the sampler's size.
         """
         return GrainSource(self, sampler)
 
