@@ -483,9 +483,9 @@ class Records(Examples):
 
 
 def _check_choice(limit: int | None, sample: float | None, *, stratify: bool) -> None:
-    if limit is not None and limit < 1:
-        raise UsageError(f"limit={limit}: expected how many, 1 or more")
-    if sample is not None and not 0 < sample <= 1:
+    if limit is not None:
+        whole_number("limit", limit, 1)
+    if sample is not None and not (isinstance(sample, (int, float)) and 0 < sample <= 1):
         raise UsageError(f"sample={sample}: expected a share, above 0 and up to 1, such as 0.1")
     if stratify and sample is None:
         raise UsageError("stratify=True says how to sample; give sample=0.1, say, too")

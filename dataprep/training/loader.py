@@ -104,10 +104,10 @@ class Loader:
     def __repr__(self) -> str:
         """What is read, in which batches and order, and what one is made of."""
         crop = self._crop
+        layout = self._memory.layout.format(self.sampler.batch_size, *self.shape)
         return (
-            f"<loader of {self.sampler.described()}; uint8 {self._memory.layout}, crop="
-            f"{crop.kind!r}, flip={crop.flip}, {counted(self._threads, 'thread')}, "
-            f"prefetch={self._prefetch}>"
+            f"<loader of uint8 {layout}, crop={crop.kind!r}, flip={crop.flip}, "
+            f"{counted(self._threads, 'thread')}, prefetch={self._prefetch}, by {self.sampler!r}>"
         )
 
     def __iter__(self) -> Iterator[Batch]:
@@ -231,14 +231,11 @@ class _Lent:
 class _Numpy:
     """Memory for batches of one shape, and what becomes of it."""
 
+    layout = "arrays of shape ({}, {}, {}, {})"
+
     def __init__(self, shape: tuple[int, ...]) -> None:
         self._shape = shape
         self._idle: list[NDArray[np.uint8]] = []
-
-    @property
-    def layout(self) -> str:
-        """Of what a batch is, and how it lies in memory."""
-        return f"arrays of shape {self._shape}"
 
     def new(self) -> tuple[NDArray[np.uint8], Callable[[int], Any]]:
         """Room for a batch, and what gives so many of its images when it is full."""
@@ -255,16 +252,12 @@ class _Numpy:
 
 
 class _Torch(_Numpy):
+    layout = "tensors of shape ({0}, {3}, {1}, {2}), strides torch.channels_last"
+
     def __init__(self, shape: tuple[int, ...]) -> None:
         super().__init__(shape)
         self._torch = required("torch")
         self._pinned = self._torch.cuda.is_available()
-
-    @property
-    def layout(self) -> str:
-        """Channels first in its shape, and last in memory."""
-        batch, height, width, channels = self._shape
-        return f"tensors of shape {(batch, channels, height, width)}, strides torch.channels_last"
 
     def new(self) -> tuple[NDArray[np.uint8], Callable[[int], Any]]:
         """Channels last in memory, as a view with the channels first."""

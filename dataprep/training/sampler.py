@@ -55,10 +55,7 @@ class Sampler:
         batch_size: of one rank.
         rank: 0-based; None for that of this process, whenever it is asked for.
         world_size: how many ranks there are; likewise.
-        uneven: what to do at the end of an epoch, where samples are left for only a part of all
-            ranks' batches. ``keep``: smaller batches, so that each comes once. ``drop``: leave them
-            out. ``repeat``: a smaller batch, the same size on all ranks, in which the first samples
-            of the epoch come again if need be.
+        uneven: and the rest of an epoch, as ``records.sampler`` has it.
         title: of what it is, for its repr.
         identity: what the state is of: a state of anything else is refused.
         shared: whether other ranks have other records, so that no state is true of all.
@@ -105,15 +102,11 @@ class Sampler:
 
     def __repr__(self) -> str:
         """What is read, in which batches and order, for whom, and how far it is."""
-        return f"<sampler of {self.described()}>"
-
-    def described(self) -> str:
-        """The same, as a part of a line."""
+        batches = f"{counted(len(self), 'batch', 'batches')} of {self.batch_size} an epoch"
         order = f'shuffle="{self._order.settings["shuffle"]}", uneven="{self._uneven}"'
         return (
-            f"{self._title}: {counted(len(self), 'batch', 'batches')} of {self.batch_size} an "
-            f"epoch, {order}, seed {self.seed}, rank {self.rank} of {self.world_size}, epoch "
-            f"{self._epoch}, {self._consumed:,} samples received"
+            f"<sampler of {self._title}: {batches}, {order}, seed {self.seed}, rank {self.rank} of "
+            f"{self.world_size}, epoch {self._epoch}, {self._consumed:,} samples received>"
         )
 
     def _require_enough(self) -> None:
@@ -163,10 +156,7 @@ class Sampler:
         return self.batch_size * self.world_size
 
     def __len__(self) -> int:
-        """How many batches a whole epoch has; the same on all ranks.
-
-        But of ``keep``, with batches of one sample or fewer samples than ranks, some have one less.
-        """
+        """How many batches an epoch has; the same on all ranks, but of ``keep`` in ones of 1."""
         return min(self._steps(self._order.count), len(self._places(self.rank, 0)))
 
     def _steps(self, samples: int) -> int:
@@ -207,17 +197,14 @@ class Sampler:
         return range(start + rank, end, self.world_size)
 
     def _batch(self, epoch: int, start: int) -> Numbers:
-        end = start + self._size(self._order.count - start) * self.world_size
-        if self._uneven == "keep":
-            end = min(end, self._order.count)
-        first = start + self.rank
-        positions = range(first, end, self.world_size)
+        positions = self._places(self.rank, start)[: self._size(self._order.count - start)]
         numbers = Numbers(self.numbers(epoch, positions))
         numbers.epoch, numbers.positions, numbers.seed = epoch, positions, self.seed
         if self._announce is not None:
             distance, announce = self._announce
-            ahead = range(first + distance, min(positions.stop + distance, self._order.count))
-            announce(self.numbers(epoch, ahead[:: self.world_size]))
+            end = min(positions.stop + distance, self._order.count)
+            ahead = range(positions.start + distance, end, self.world_size)
+            announce(self.numbers(epoch, ahead))
         return numbers
 
     def rest(self) -> tuple[int, range]:
@@ -237,6 +224,7 @@ class Sampler:
         While batches are tracked it is a loader that calls this, with a count of its own, which
         begins at 0 in every process: that is passed over.
         """
+        epoch = whole_number("epoch", epoch)
         if epoch != self._epoch and self._tracking is None:
             self._epoch, self._consumed = epoch, 0
             self._untracked = self._loaded = False
@@ -389,11 +377,7 @@ def _place_of(batch: object) -> tuple[int, int]:
 
 
 def whole_number(name: str, value: object, least: int = 0) -> int:
-    """An argument that is a whole number, numpy's too.
-
-    Raises:
-        UsageError: it is anything else, or less than it may be.
-    """
+    """An argument that is a whole number, numpy's too; else it is a `UsageError`."""
     try:
         number = operator.index(value)  # type: ignore[arg-type]  # that is what is asked
     except TypeError:

@@ -564,7 +564,7 @@ def test_ignite_takes_the_loaders(coloured: Path) -> None:
     metrics.Accuracy().attach(evaluator, "accuracy")
     loader, found = held_out.loader(4), list[float]()
 
-    @trainer.on(engine.Events.EPOCH_COMPLETED)  # type: ignore[misc,unused-ignore]
+    @trainer.on(engine.Events.EPOCH_COMPLETED)  # type: ignore[misc,untyped-decorator,unused-ignore]
     def _(_: Any) -> None:
         found.append(evaluator.run(loader).metrics["accuracy"])
 

@@ -181,11 +181,11 @@ def test_what_cannot_be_is_refused_in_a_line(
 
 def test_a_loader_says_what_it_reads_and_gives(tiny: Made) -> None:
     records = dataprep.open(tiny.out, "validation")
-    loader = records.loader(np.int64(4), size=32, crop="center", framework="numpy", threads=3)
+    loader = records.loader(4, size=32, crop="center", framework="numpy", threads=3)
     assert repr(loader) == (
-        f"<loader of 6 of 6 records of validation in {tiny.out}: 2 batches of 4 an epoch, "
-        'shuffle="none", uneven="keep", seed 0, rank 0 of 1, epoch 0, 0 samples received; uint8 '
-        "arrays of shape (4, 32, 32, 3), crop='center', flip=False, 3 threads, prefetch=4>"
+        "<loader of uint8 arrays of shape (4, 32, 32, 3), crop='center', flip=False, 3 threads, "
+        f"prefetch=4, by <sampler of 6 of 6 records of validation in {tiny.out}: 2 batches of 4 an "
+        'epoch, shuffle="none", uneven="keep", seed 0, rank 0 of 1, epoch 0, 0 samples received>>'
     )
     assert (len(loader), len(loader.dataset), loader.batch_sampler) == (2, 6, loader.sampler)
     json.dumps(loader.state_dict())
@@ -194,9 +194,9 @@ def test_a_loader_says_what_it_reads_and_gives(tiny: Made) -> None:
 def test_held_out_images_come_once_in_order_on_any_number_of_ranks(tiny: Made) -> None:
     records = dataprep.open(tiny.out, "validation")
     for world_size in range(1, 5):
-        found = {}
+        found = dict[int, Any]()
         for rank in range(world_size):
-            there = {"rank": rank, "world_size": world_size, "framework": "numpy"}
+            there: dict[str, Any] = {"rank": rank, "world_size": world_size, "framework": "numpy"}
             loader = records.loader(2, size=16, crop="center", **there)
             for batch in loader:
                 assert len(batch[0]) == len(batch[1]) == len(batch.numbers)
