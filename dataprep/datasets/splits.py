@@ -51,6 +51,12 @@ def split_of_folder(name: str) -> str:
     return _USUAL.get(name.lower(), "")
 
 
+def is_held_out(split: str) -> bool:
+    """Whether a split of this name is one to evaluate on: ``validation``, ``val2017``, ``dev``."""
+    words = {_USUAL.get(word, word) for word in re.findall("[a-z]+", split.lower())}
+    return bool(words & {"validation", "test", "dev", "eval"}) and "train" not in words
+
+
 def split_name(text: str) -> str:
     """The name of a split as this project writes it: ``validation`` for ``Val``.
 

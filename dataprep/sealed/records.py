@@ -25,6 +25,7 @@ from dataprep.sinks.example import Example
 from dataprep.system.messages import counted, printable
 from dataprep.tables.records import NAME, RecordsTable
 from dataprep.training.examples import Examples
+from dataprep.training.sampler import whole_number
 from dataprep_schemas.tables import CAPTIONS, UNCERTAIN, OwnKind
 
 _Read = TypeVar("_Read", Example, bytes)
@@ -204,8 +205,7 @@ class Records(Examples):
         """What a notebook shows."""
         from dataprep.sealed.html import examples_table
 
-        title = f"{len(self):,} of {len(self._all):,} records of {self.split} in {self._all.place}"
-        return examples_table(title, map(self.__getitem__, range(len(self))))
+        return examples_table(self.title, map(self.__getitem__, range(len(self))))
 
     @overload
     def __getitem__(self, number: SupportsIndex) -> Example: ...
@@ -255,6 +255,18 @@ class Records(Examples):
             "manifest": self._manifest.sha256,
             "rows": rows,
         }
+
+    @property
+    def title(self) -> str:
+        """See `Examples.title`."""
+        return f"{len(self):,} of {len(self._all):,} records of {self.split} in {self._all.place}"
+
+    @property
+    def held_out(self) -> bool:
+        """See `Examples.held_out`."""
+        from dataprep.datasets.splits import is_held_out  # late: it loads the data sets
+
+        return is_held_out(self.split)
 
     @property
     def shared(self) -> bool:
@@ -471,9 +483,9 @@ class Records(Examples):
 
 
 def _check_choice(limit: int | None, sample: float | None, *, stratify: bool) -> None:
-    if limit is not None and limit < 1:
-        raise UsageError(f"limit={limit}: expected how many, 1 or more")
-    if sample is not None and not 0 < sample <= 1:
+    if limit is not None:
+        whole_number("limit", limit, 1)
+    if sample is not None and not (isinstance(sample, (int, float)) and 0 < sample <= 1):
         raise UsageError(f"sample={sample}: expected a share, above 0 and up to 1, such as 0.1")
     if stratify and sample is None:
         raise UsageError("stratify=True says how to sample; give sample=0.1, say, too")
@@ -495,7 +507,8 @@ def part_of(total: int, rank: int, world_size: int, uneven: Uneven) -> slice:
     """The numbers of one rank's part of so many examples; see `Records.part`."""
     if uneven not in get_args(Uneven):
         raise UsageError(f"uneven={uneven!r} is none of {', '.join(get_args(Uneven))}")
-    if not 0 <= rank < world_size:
+    rank, world_size = whole_number("rank", rank), whole_number("world_size", world_size, 1)
+    if rank >= world_size:
         raise UsageError(f"there is no rank {rank} in a world of size {world_size}")
     start, stop = rank * total // world_size, (rank + 1) * total // world_size
     if uneven == "drop":

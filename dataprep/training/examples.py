@@ -21,7 +21,7 @@ import numpy as np
 from dataprep.errors import UsageError
 from dataprep.sinks.example import Example
 from dataprep.training.order import InBlocks, InOrder, InProportion, Order, Shuffled, Weighted
-from dataprep.training.sampler import Ahead, Leftover, Sampler, this_process
+from dataprep.training.sampler import Ahead, Leftover, Sampler, whole_number
 from dataprep.training.source import Source
 
 if TYPE_CHECKING:
@@ -41,9 +41,9 @@ class OrderOptions(TypedDict, total=False):
     seed: int
     rank: int | None
     world_size: int | None
-    shuffle: Shuffle
+    shuffle: Shuffle | None
     window: int
-    uneven: Leftover
+    uneven: Leftover | None
     weights: ArrayLike | None
     balance: Literal["class"] | None
 
@@ -58,9 +58,9 @@ class Examples(Source):
         seed: int = 0,
         rank: int | None = None,
         world_size: int | None = None,
-        shuffle: Shuffle = "global",
+        shuffle: Shuffle | None = None,
         window: int = 16,
-        uneven: Leftover = "drop",
+        uneven: Leftover | None = None,
         weights: ArrayLike | None = None,
         balance: Literal["class"] | None = None,
     ) -> Sampler:
@@ -69,15 +69,20 @@ class Examples(Source):
         Args:
             batch_size: of one rank.
             seed: another one makes another order.
-            rank: 0-based; None for that of ``torch.distributed``, or of RANK in the environment.
+            rank: 0-based; None for that of ``torch.distributed``, or of RANK in the environment,
+                asked for when a pass begins.
             world_size: how many ranks there are; likewise, WORLD_SIZE.
             shuffle: ``global``: any order of all examples, another in every epoch. ``blocks``: the
                 shards in any order, mixed within windows, where reading at random is slow.
-                ``none``: as they were written.
+                ``none``: as they were written. None: that of ``validation``, ``test`` and the like,
+                else ``global``.
             window: of ``blocks``: how many shards are mixed at a time.
-            uneven: what to do with a rest that does not fill a batch of every rank. ``drop``: leave
-                it out. ``repeat``: smaller batches, of one size on all ranks, in which the first
-                samples of the epoch come again if need be.
+            uneven: what to do with a rest that does not fill a batch of every rank. ``keep``:
+                smaller batches, so that each example comes once, on one rank, whenever a pass
+                begins; ranks differ by 1 example. ``drop``: leave it out. ``repeat``: smaller
+                batches, of one size on all ranks, in which the first samples of the epoch come
+                again if need be. None: ``keep`` where the split is to evaluate on, or the order is
+                ``none``; else ``drop``.
             weights: how often each example is to come, in proportion, shape (n,): in each epoch of
                 n samples, its share of n, rounded up or down.
             balance: ``class``: every class equally often, in every stretch of the sequence; of
@@ -86,15 +91,18 @@ class Examples(Source):
         Raises:
             UsageError: these settings exclude each other, or cannot have these values.
         """
-        here = this_process()
-        if (rank is None) != (world_size is None):
-            raise UsageError("give both rank and world_size, or none of them")
+        if shuffle is None:
+            ordered = self.held_out and weights is None and balance is None
+            shuffle = "none" if ordered else "global"
+        if uneven is None:
+            uneven = "keep" if self.held_out or shuffle == "none" else "drop"
         return Sampler(
             self.order(seed, shuffle, window, weights, balance),
             batch_size,
-            rank=here[0] if rank is None else rank,
-            world_size=here[1] if world_size is None else world_size,
+            rank=rank,
+            world_size=world_size,
             uneven=uneven,
+            title=self.title,
             identity=self.identity(),
             shared=self.shared,
             announce=self._announced(shuffle, window),
@@ -130,8 +138,7 @@ class Examples(Source):
         if balance is not None:
             return self._balanced(seed, settings, balance)
         if shuffle == "blocks":
-            if window < 1:
-                raise UsageError(f"window={window}: expected 1 or more shards")
+            window = whole_number("window", window, 1)
             return InBlocks(seed, {**settings, "window": window}, self.shard_sizes(), window)
         kind = Shuffled if shuffle == "global" else InOrder
         return kind(len(self), seed, settings)
@@ -171,9 +178,9 @@ class Examples(Source):
             flip: mirror every second image, left to right.
             transform: takes a whole batch of images, such as torchvision's v2, and gives what is
                 to come in its place.
-            framework: what batches are made of: ``torch``, uint8 in channels-last memory, shape
-                (batch, channels, height, width), pinned where there is CUDA; ``numpy`` or ``jax``,
-                (batch, height, width, channels).
+            framework: what batches of uint8 are made of: ``torch``, shape (batch, channels, height,
+                width), strides those of ``torch.channels_last``, pinned where there is CUDA;
+                ``numpy`` or ``jax``, shape (batch, height, width, channels).
             threads: that decode; None for one for each core this process may use.
             prefetch: batches that are made ahead.
             order: as `sampler` takes it: ``seed``, ``rank``, ``world_size``, ``shuffle`` and so on.
@@ -266,8 +273,9 @@ class Examples(Source):
     def to_grain(self, sampler: Sampler) -> GrainSource:
         """A random-access source for Grain: what is left of this rank's samples in this epoch.
 
-        ``grain.MapDataset.source(records.to_grain(sampler))``, neither shuffled nor sharded there.
-        Loop over ``sampler.track(...)`` of its batches, which have the sampler's size.
+        ``grain.MapDataset.source(records.to_grain(sampler))``, neither shuffled nor sharded there,
+        nor repeated, which gives this epoch's order again: call this for each epoch. Loop over
+        ``sampler.track(...)`` of its batches, which have the sampler's size.
         """
         return GrainSource(self, sampler)
 

@@ -16,7 +16,9 @@ from dataprep.images.decode import to_pixels
 from dataprep.images.pixels import require_size
 from dataprep.images.recipe import MAX_PIXELS
 from dataprep.system.job_limits import usable_cores
+from dataprep.system.messages import counted
 from dataprep.training.order import key, uniforms
+from dataprep.training.sampler import whole_number
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -59,6 +61,8 @@ class Loader:
 
     Attributes:
         sampler: that chooses the samples, and knows how many were received.
+        batch_sampler: the same, as a ``DataLoader`` calls it.
+        dataset: the examples, of all ranks together.
         shape: of one image, (height, width, channels).
     """
 
@@ -79,14 +83,14 @@ class Loader:
             raise UsageError(f"crop={crop!r} needs a size: size=224, say")
         if crop not in (None, "random", "center"):
             raise UsageError(f"crop={crop!r} is none of random, center")
-        for name, value in (("threads", threads), ("prefetch", prefetch)):
-            if value is not None and value < 1:
-                raise UsageError(f"{name}={value}: expected 1 or more")
-        self.sampler = sampler
-        self._examples = examples
+        if transform is not None and not callable(transform):
+            raise UsageError(f"transform={transform!r:.40}: expected what can be called")
+        self.sampler = self.batch_sampler = sampler
+        self.dataset = self._examples = examples
         self._crop = Crop(_size(examples, size), crop, flip, scales=size is not None)
         self._transform = transform
-        self._threads, self._prefetch = threads or usable_cores(), prefetch
+        self._threads = usable_cores() if threads is None else whole_number("threads", threads, 1)
+        self._prefetch = whole_number("prefetch", prefetch, 1)
         self._labels, self._captions = examples.labels, examples.captions
         self.shape = (*self._crop.size, examples.info.channels)
         if framework not in _FRAMEWORKS:
@@ -96,6 +100,15 @@ class Loader:
     def __len__(self) -> int:
         """How many batches a whole epoch has."""
         return len(self.sampler)
+
+    def __repr__(self) -> str:
+        """What is read, in which batches and order, and what one is made of."""
+        crop = self._crop
+        layout = self._memory.layout.format(self.sampler.batch_size, *self.shape)
+        return (
+            f"<loader of uint8 {layout}, crop={crop.kind!r}, flip={crop.flip}, "
+            f"{counted(self._threads, 'thread')}, prefetch={self._prefetch}, by {self.sampler!r}>"
+        )
 
     def __iter__(self) -> Iterator[Batch]:
         """What is left of the epoch.
@@ -192,7 +205,10 @@ def _size(examples: Source, size: int | tuple[int, int] | None) -> tuple[int, in
     """Height and width of what a batch holds: what is asked for, or the size of all images."""
     if size is None:
         return examples.info.size or examples[0].array().shape[:2]
-    height, width = (size, size) if isinstance(size, int) else size
+    sides = size if isinstance(size, (tuple, list)) else (size, size)
+    if len(sides) != 2:
+        raise UsageError(f"size={size!r:.40}: expected a side, or (height, width)")
+    height, width = (whole_number("size", side, 1) for side in sides)
     try:
         require_size(width, height, MAX_PIXELS)
     except ImageError as error:
@@ -215,6 +231,8 @@ class _Lent:
 class _Numpy:
     """Memory for batches of one shape, and what becomes of it."""
 
+    layout = "arrays of shape ({}, {}, {}, {})"
+
     def __init__(self, shape: tuple[int, ...]) -> None:
         self._shape = shape
         self._idle: list[NDArray[np.uint8]] = []
@@ -234,6 +252,8 @@ class _Numpy:
 
 
 class _Torch(_Numpy):
+    layout = "tensors of shape ({0}, {3}, {1}, {2}), strides torch.channels_last"
+
     def __init__(self, shape: tuple[int, ...]) -> None:
         super().__init__(shape)
         self._torch = required("torch")

@@ -13,6 +13,7 @@ import numpy as np
 
 from dataprep.errors import UsageError
 from dataprep.sinks.example import Example
+from dataprep.system.messages import counted
 from dataprep.training.examples import Examples
 from dataprep.training.order import InProportion, whole_shares
 
@@ -149,6 +150,11 @@ class Mixture(Examples):
         """See `Examples.identity`."""
         each = {name: one.identity() for name, one in zip(self._names, self._sets, strict=True)}
         return {"examples": len(self), "mixture": each}
+
+    @property
+    def title(self) -> str:
+        """See `Examples.title`."""
+        return f"mixture of {len(self):,} records of {counted(len(self._sets), 'set')}"
 
     @property
     def shared(self) -> bool:

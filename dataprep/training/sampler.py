@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,7 +16,7 @@ from dataprep.training.order import Order
 
 _Batch = TypeVar("_Batch")
 
-Leftover = Literal["drop", "repeat"]
+Leftover = Literal["keep", "drop", "repeat"]
 Ahead = tuple[int, Callable[[list[int]], None]]
 FORMAT: Final = 1
 """Of the states that samplers give."""
@@ -47,24 +48,21 @@ class Sampler:
     have received; a sampler of any other size goes on with the next sample.
 
     A pass over it is an epoch, from where the state is; the next pass is the next epoch. A pass
-    that is not tracked and left early begins again.
+    that is not tracked and left early begins again; of ``keep``, every pass that is left early.
 
     Args:
         order: of the samples.
         batch_size: of one rank.
-        rank: 0-based.
-        world_size: how many ranks there are.
-        uneven: what to do at the end of an epoch, where samples are left for only a part of all
-            ranks' batches. ``drop``: leave them out. ``repeat``: a smaller batch, the same size on
-            all ranks, in which the first samples of the epoch come again if need be.
+        rank: 0-based; None for that of this process, whenever it is asked for.
+        world_size: how many ranks there are; likewise.
+        uneven: and the rest of an epoch, as ``records.sampler`` has it.
+        title: of what it is, for its repr.
         identity: what the state is of: a state of anything else is refused.
         shared: whether other ranks have other records, so that no state is true of all.
         announce: how many positions ahead to tell of, and whom.
 
     Attributes:
         batch_size: of one rank.
-        rank: which this is.
-        world_size: how many there are.
         seed: of the order.
 
     Raises:
@@ -76,32 +74,71 @@ class Sampler:
         order: Order,
         batch_size: int,
         *,
-        rank: int,
-        world_size: int,
+        rank: int | None,
+        world_size: int | None,
         uneven: Leftover,
+        title: str,
         identity: Mapping[str, Any],
         shared: bool,
         announce: Ahead | None = None,
     ) -> None:
-        if batch_size < 1:
-            raise UsageError(f"batch_size={batch_size}: expected 1 or more")
-        if not 0 <= rank < world_size:
-            raise UsageError(f"there is no rank {rank} in a world of size {world_size}")
+        self.batch_size = whole_number("batch_size", batch_size, 1)
+        if (rank is None) != (world_size is None):
+            raise UsageError("give both rank and world_size, or none of them")
+        self._given: tuple[int, int] | None = None
+        if rank is not None:
+            self._given = whole_number("rank", rank), whole_number("world_size", world_size, 1)
         if uneven not in get_args(Leftover):
             raise UsageError(f"uneven={uneven!r} is none of {', '.join(get_args(Leftover))}")
-        self.batch_size, self.rank, self.world_size = batch_size, rank, world_size
         self.seed = order.seed
-        self._order, self._uneven = order, uneven
+        self._order, self._uneven, self._title = order, uneven, title
         self._identity = {**identity, "settings": {**order.settings, "uneven": uneven}}
         self._shared, self._announce = shared, announce
         self._epoch = self._consumed = 0
         self._tracking: object = None  # whose loop is under way
         self._untracked = False
-        if not len(self):
+        self._loaded = False  # a state, from which the next pass goes on
+        self._require_enough()
+
+    def __repr__(self) -> str:
+        """What is read, in which batches and order, for whom, and how far it is."""
+        batches = f"{counted(len(self), 'batch', 'batches')} of {self.batch_size} an epoch"
+        order = f'shuffle="{self._order.settings["shuffle"]}", uneven="{self._uneven}"'
+        return (
+            f"<sampler of {self._title}: {batches}, {order}, seed {self.seed}, rank {self.rank} of "
+            f"{self.world_size}, epoch {self._epoch}, {self._consumed:,} samples received>"
+        )
+
+    def _require_enough(self) -> None:
+        if not self._order.count:
+            raise UsageError(f"{self._title}: there is nothing to read")
+        rank, world_size = self._ranks
+        if rank >= world_size:
+            raise UsageError(f"there is no rank {rank} in a world of size {world_size}")
+        if not self._steps(self._order.count):
             raise UsageError(
-                f"{counted(order.count, 'example')}, fewer than the {self._together} of one batch "
-                f'of all ranks; a smaller batch_size, or uneven="repeat"'
+                f"{counted(self._order.count, 'example')}, fewer than the {self._together} of one "
+                'batch of all ranks; a smaller batch_size, or uneven="repeat" or "keep"'
             )
+
+    @property
+    def _ranks(self) -> tuple[int, int]:
+        return self._given or this_process()
+
+    @property
+    def rank(self) -> int:
+        """Which this is, 0-based."""
+        return self._ranks[0]
+
+    @property
+    def world_size(self) -> int:
+        """How many ranks there are."""
+        return self._ranks[1]
+
+    @property
+    def counts(self) -> list[int]:
+        """How many samples of an epoch each rank receives; of ``keep``, all examples together."""
+        return [len(self._places(rank, 0)) for rank in range(self.world_size)]
 
     @property
     def epoch(self) -> int:
@@ -119,38 +156,60 @@ class Sampler:
         return self.batch_size * self.world_size
 
     def __len__(self) -> int:
-        """How many batches a whole epoch has; the same on all ranks."""
-        return self._steps(self._order.count)
+        """How many batches an epoch has; the same on all ranks, but of ``keep`` in ones of 1."""
+        return min(self._steps(self._order.count), len(self._places(self.rank, 0)))
 
     def _steps(self, samples: int) -> int:
-        whole, rest = divmod(max(samples, 0), self._together)
-        return whole + (rest > 0 and self._uneven == "repeat")
+        full, rest = divmod(max(samples, 0), self._together)
+        return full + (rest > 0 and self._uneven != "drop")
 
     def __iter__(self) -> Iterator[Numbers]:
         """The batches that are left of the epoch."""
         self._untracked = self._tracking is None
+        if self._untracked:
+            self._begin()
         return _Pass(self)
 
-    def _batch(self, epoch: int, start: int) -> Numbers:
-        left = self._order.count - start
+    def _begin(self) -> None:
+        self._require_enough()  # of the ranks that there are by now
+        self._consumed, self._loaded = self._next, False
+
+    @property
+    def _next(self) -> int:
+        """Where the next pass begins: one that is to have each sample once, at the beginning."""
+        return self._consumed if self._loaded or self._uneven != "keep" else 0
+
+    def _size(self, left: int) -> int:
+        """Of the next batch, where so many samples are left for all ranks; of some, one less."""
         size = min(self.batch_size, -(-left // self.world_size))
-        first = start + self.rank
-        positions = range(first, first + size * self.world_size, self.world_size)
+        over = left - size * self.world_size
+        # So few are left behind it that some ranks would have no last batch, and others wait.
+        short = self._uneven == "keep" and size > 1 and 0 < over < self.world_size
+        return size - short
+
+    def _places(self, rank: int, start: int) -> range:
+        """The positions of an epoch, from one on, that a rank receives."""
+        end = self._order.count
+        if self._uneven != "keep":
+            full, over = divmod(end - start, self._together)
+            more = -(-over // self.world_size) if self._uneven == "repeat" else 0
+            end = start + (full * self.batch_size + more) * self.world_size
+        return range(start + rank, end, self.world_size)
+
+    def _batch(self, epoch: int, start: int) -> Numbers:
+        positions = self._places(self.rank, start)[: self._size(self._order.count - start)]
         numbers = Numbers(self.numbers(epoch, positions))
         numbers.epoch, numbers.positions, numbers.seed = epoch, positions, self.seed
         if self._announce is not None:
             distance, announce = self._announce
-            ahead = range(first + distance, min(positions.stop + distance, self._order.count))
-            announce(self.numbers(epoch, ahead[:: self.world_size]))
+            end = min(positions.stop + distance, self._order.count)
+            ahead = range(positions.start + distance, end, self.world_size)
+            announce(self.numbers(epoch, ahead))
         return numbers
 
     def rest(self) -> tuple[int, range]:
         """The epoch, and the positions in it that this rank has still to come."""
-        whole, over = divmod(self._order.count - self._consumed, self._together)
-        more = -(-over // self.world_size) if self._uneven == "repeat" else 0
-        size = whole * self.batch_size + more
-        first = self._consumed + self.rank
-        return self._epoch, range(first, first + size * self.world_size, self.world_size)
+        return self._epoch, self._places(self.rank, self._next)
 
     def numbers(self, epoch: int, positions: range) -> list[int]:
         """The record at each of these positions of an epoch; behind its end, from its beginning."""
@@ -165,9 +224,10 @@ class Sampler:
         While batches are tracked it is a loader that calls this, with a count of its own, which
         begins at 0 in every process: that is passed over.
         """
+        epoch = whole_number("epoch", epoch)
         if epoch != self._epoch and self._tracking is None:
             self._epoch, self._consumed = epoch, 0
-            self._untracked = False
+            self._untracked = self._loaded = False
 
     def track(self, loader: Iterable[_Batch]) -> Iterator[_Batch]:
         """The batches of a loader that this sampler feeds, counted when they are received.
@@ -184,12 +244,18 @@ class Sampler:
         loop = self._tracking = object()
         self._untracked = False
         try:
+            self._begin()
             # Which may load a state: StatefulDataLoader does it here.
             batches = iter(loader)
-            after = self._epoch, self._consumed
+            self._loaded = False
+            epoch, start = after = self._epoch, self._consumed
+            received = 0
             for batch in batches:
                 after = self._epoch, self._consumed = self._behind(*after)
+                received += self.batch_size
                 yield batch
+            if after[0] == epoch and received >= len(self._places(self.rank, start)):
+                self._epoch, self._consumed = epoch + 1, 0  # others have one batch more
         finally:
             if self._tracking is loop:  # a loop that was left may end after the next has begun
                 self._tracking = None
@@ -199,7 +265,7 @@ class Sampler:
 
         Behind the last one that is the next epoch at once: not all loops ask whether there is more.
         """
-        consumed = start + self._together
+        consumed = start + self._size(self._order.count - start) * self.world_size
         return (epoch, consumed) if self._steps(self._order.count - consumed) else (epoch + 1, 0)
 
     def state_dict(self, after: object = None) -> dict[str, Any]:
@@ -258,7 +324,7 @@ class Sampler:
                 f"{self._order.count:,}, which cannot be; give what state_dict() returned"
             )
         self._epoch, self._consumed = epoch, consumed
-        self._untracked = False
+        self._untracked, self._loaded = False, True
         if not self._steps(self._order.count - consumed):
             self._epoch, self._consumed = epoch + 1, 0
 
@@ -280,6 +346,8 @@ class _Pass(Iterator[Numbers]):
         self._after = sampler._behind(*self._after)
         if sampler._untracked and self._after[0] != self._epoch:
             sampler._epoch, sampler._consumed = self._after
+        if not numbers:  # the last few samples are those of other ranks
+            raise StopIteration
         return numbers
 
     def state_dict(self) -> dict[str, Any]:
@@ -306,6 +374,17 @@ def _place_of(batch: object) -> tuple[int, int]:
             f'fields=["{POSITION}"] to to_torch, or loop over sampler.track(loader)'
         )
     return int(found[0][0]), int(found[0][1])
+
+
+def whole_number(name: str, value: object, least: int = 0) -> int:
+    """An argument that is a whole number, numpy's too; else it is a `UsageError`."""
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]  # that is what is asked
+    except TypeError:
+        number = least - 1
+    if isinstance(value, bool) or number < least:
+        raise UsageError(f"{name}={value!r:.40}: expected {least} or more, a whole number")
+    return number
 
 
 def this_process() -> tuple[int, int]:

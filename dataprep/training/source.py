@@ -86,6 +86,16 @@ class Source(Sequence[Example]):
 
     @property
     @abstractmethod
+    def title(self) -> str:
+        """How many examples of what, in a few words."""
+
+    @property
+    def held_out(self) -> bool:
+        """Whether they are there to evaluate on: each once, in order, unless asked otherwise."""
+        return False
+
+    @property
+    @abstractmethod
     def shared(self) -> bool:
         """Whether this is a node's part, so that other nodes have other examples."""
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dataprep.datasets.splits import Cut, parse_share
+from dataprep.datasets.splits import Cut, is_held_out, parse_share
 from dataprep.errors import UsageError
 
 GROUPS = [str(number) for number in range(1, 200)]
@@ -100,3 +100,10 @@ def test_shares_are_exact() -> None:
 def test_what_is_no_share_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="expected a number from 0 to below 1"):
         parse_share("share", text)
+
+
+def test_names_say_what_is_there_to_evaluate_on() -> None:
+    for name in ("validation", "test", "val2017", "test-dev", "dev", "val_loss", "eval"):
+        assert is_held_out(name)
+    for name in ("train", "trainval", "train-val", "all", "fold0", "contest", "unlabelled"):
+        assert not is_held_out(name)

@@ -79,6 +79,8 @@ def test_a_limit_is_of_the_first_and_a_sample_is_taken_before_it(tiny: Made) -> 
     ("choice", "line"),
     [
         ({"limit": 0}, "limit=0: expected"),
+        ({"limit": "5"}, "limit='5': expected 1 or more, a whole number"),
+        ({"sample": "10%"}, "sample=10%: expected a share"),
         ({"sample": 0.0}, "sample=0.0: expected a share"),
         ({"sample": 1.5}, "sample=1.5: expected a share"),
         ({"sample": float("nan")}, "sample=nan: expected a share"),

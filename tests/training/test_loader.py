@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -125,6 +126,9 @@ def test_torch_gets_channels_last_and_labels(photos: Made) -> None:
     images, labels = next(iter(records.loader(4, size=(20, 30))))
     assert (images.shape, images.dtype) == ((4, 3, 20, 30), torch.uint8)
     assert images.is_contiguous(memory_format=torch.channels_last)
+    assert "uint8 tensors of shape (4, 3, 20, 30), strides torch.channels_last" in repr(
+        records.loader(4, size=(20, 30))
+    )
     assert labels.dtype == torch.int64
     assert labels.shape == (4,)
 
@@ -153,8 +157,14 @@ def test_a_transform_takes_the_whole_batch(photos: Made) -> None:
     [
         ({"crop": "random"}, "crop='random' needs a size"),
         ({"crop": "middle", "size": 8}, "crop='middle' is none of random, center"),
-        ({"size": 0}, "size=0: empty image"),
+        ({"size": 0}, "size=0: expected 1 or more"),
         ({"size": (1 << 20, 1 << 20)}, "too large"),
+        ({"size": "224"}, "size='224': expected 1 or more, a whole number"),
+        ({"size": 22.4}, "size=22.4"),
+        ({"size": (8, 8, 3)}, r"size=\(8, 8, 3\): expected a side, or \(height, width\)"),
+        ({"size": (8, -8)}, "size=-8: expected 1 or more"),
+        ({"transform": "flip"}, "transform='flip': expected what can be called"),
+        ({"threads": "4"}, "threads='4': expected 1 or more"),
         ({"threads": 0}, "threads=0: expected 1 or more"),
         ({"prefetch": 0}, "prefetch=0"),
         ({"framework": "mxnet"}, "framework='mxnet' is none of torch, numpy, jax"),
@@ -167,6 +177,33 @@ def test_what_cannot_be_is_refused_in_a_line(
     records = dataprep.open(photos.out)
     with pytest.raises((UsageError, TypeError), match=words):
         records.loader(4, **{"framework": "numpy", **options})
+
+
+def test_a_loader_says_what_it_reads_and_gives(tiny: Made) -> None:
+    records = dataprep.open(tiny.out, "validation")
+    loader = records.loader(4, size=32, crop="center", framework="numpy", threads=3)
+    assert repr(loader) == (
+        "<loader of uint8 arrays of shape (4, 32, 32, 3), crop='center', flip=False, 3 threads, "
+        f"prefetch=4, by <sampler of 6 of 6 records of validation in {tiny.out}: 2 batches of 4 an "
+        'epoch, shuffle="none", uneven="keep", seed 0, rank 0 of 1, epoch 0, 0 samples received>>'
+    )
+    assert (len(loader), len(loader.dataset), loader.batch_sampler) == (2, 6, loader.sampler)
+    json.dumps(loader.state_dict())
+
+
+def test_held_out_images_come_once_in_order_on_any_number_of_ranks(tiny: Made) -> None:
+    records = dataprep.open(tiny.out, "validation")
+    for world_size in range(1, 5):
+        found = dict[int, Any]()
+        for rank in range(world_size):
+            there: dict[str, Any] = {"rank": rank, "world_size": world_size, "framework": "numpy"}
+            loader = records.loader(2, size=16, crop="center", **there)
+            for batch in loader:
+                assert len(batch[0]) == len(batch[1]) == len(batch.numbers)
+                found |= dict(zip(batch.numbers, batch[0].copy(), strict=True))
+        assert sorted(found) == list(range(6))
+        (whole,) = records.loader(6, size=16, crop="center", framework="numpy")
+        assert all((whole[0][number] == found[number]).all() for number in found)
 
 
 def test_images_of_several_sizes_need_one(spoilt_sizes: Records) -> None:

@@ -34,6 +34,7 @@ def ranks(
             rank=rank,
             world_size=world_size,
             uneven=uneven,
+            title="train",
             identity={"split": "train", "manifest": "abc"},
             shared=False,
         )
@@ -230,9 +231,18 @@ def test_a_state_of_anything_else_is_refused_and_changes_nothing(
     ("options", "words"),
     [
         ({"batch_size": 0}, "batch_size=0: expected 1 or more"),
+        ({"batch_size": "8"}, "batch_size='8': expected 1 or more, a whole number"),
+        ({"batch_size": 8.5}, "batch_size=8.5: expected 1 or more, a whole number"),
+        ({"batch_size": True}, "batch_size=True"),
+        ({"batch_size": None}, "batch_size=None"),
+        ({"rank": "0", "world_size": 2}, "rank='0': expected 0 or more, a whole number"),
+        ({"rank": -1, "world_size": 2}, "rank=-1: expected 0 or more"),
+        ({"rank": 0, "world_size": 0}, "world_size=0: expected 1 or more"),
+        ({"shuffle": True}, "shuffle=True is none of global, blocks, none"),
+        ({"window": "2", "shuffle": "blocks"}, "window='2': expected 1 or more"),
         ({"rank": 2, "world_size": 2}, "there is no rank 2 in a world of size 2"),
         ({"rank": 1}, "give both rank and world_size"),
-        ({"uneven": "keep"}, "uneven='keep' is none of drop, repeat"),
+        ({"uneven": "all"}, "uneven='all' is none of keep, drop, repeat"),
         ({"shuffle": "all"}, "shuffle='all' is none of global, blocks, none"),
         ({"window": 0, "shuffle": "blocks"}, "window=0: expected 1 or more"),
         ({"balance": "label"}, "balance='label': expected class"),
@@ -310,3 +320,122 @@ def test_of_a_part_there_is_a_state_for_one_rank_alone(tiny: Made, tmp_path: Pat
     assert len(several) == 3
     with pytest.raises(UsageError, match="of a part of a data set there is no state"):
         several.state_dict()
+
+
+# --- each example once: what is evaluated ---
+
+
+@settings(deadline=None)
+@given(st.integers(1, 70), st.integers(1, 6), st.integers(1, 9), st.integers(0, 12), st.data())
+def test_kept_to_the_last_each_comes_once_on_one_rank(
+    count: int, world_size: int, batch_size: int, before: int, data: st.DataObject
+) -> None:
+    """Also from a state that other ranks left; and the state is the same on every rank."""
+    order = Shuffled(count, 3, {"seed": 3, "shuffle": "global"})
+    state = ranks(1, 1, "keep", order)[0].state_dict() | {"consumed": min(before, count - 1)}
+    samplers = ranks(world_size, batch_size, "keep", order)
+    for sampler in samplers:
+        sampler.load_state_dict(state)
+    loops = [sampler.track(sampler) for sampler in samplers]
+    places: list[int] = []
+    left = data.draw(st.integers(0, 9), "steps before the run is stopped")
+    while batches := [batch for loop in loops if (batch := next(loop, None))]:
+        places += [place for batch in batches for place in batch.positions]
+        assert all(batches)
+        if not (left := left - 1):
+            states = [sampler.state_dict() for sampler in samplers]
+            assert all(one == states[0] for one in states[: len(batches)])
+            if states[0]["epoch"] == 0:
+                samplers = ranks(1 + world_size % 3, 1 + batch_size % 4, "keep", order)
+                for sampler in samplers:
+                    sampler.load_state_dict(states[0])
+                loops = [sampler.track(sampler) for sampler in samplers]
+    assert sorted(places) == list(range(state["consumed"], count))
+    assert {(one.epoch, one.consumed) for one in samplers} == {(1, 0)}
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 16, 17, 31, COUNT])
+def test_kept_to_the_last_all_ranks_take_equally_many_steps(count: int) -> None:
+    order = Shuffled(count, 3, {"seed": 3, "shuffle": "global"})
+    for world_size in range(1, 6):
+        for batch_size in (1, 2, 3, 8, 100):
+            samplers = ranks(world_size, batch_size, "keep", order)
+            epochs = [[len(batch) for batch in sampler] for sampler in samplers]
+            assert [sum(sizes) for sizes in epochs] == samplers[0].counts
+            assert sum(samplers[0].counts) == count
+            assert max(samplers[0].counts) - min(samplers[0].counts) <= 1
+            steps = [len(sizes) for sizes in epochs]
+            assert steps == [len(sampler) for sampler in samplers]
+            assert steps[0] == -(-count // (world_size * batch_size))
+            assert 0 not in [size for sizes in epochs for size in sizes]
+            if batch_size > 1 and count >= world_size:
+                assert len(set(steps)) == 1, "or a collective in each step would wait for ever"
+
+
+def test_counts_are_what_ranks_receive() -> None:
+    for uneven, expected in (("drop", [18, 18, 18]), ("repeat", [21, 21, 21])):
+        samplers = ranks(3, 6, uneven)  # type: ignore[arg-type]
+        assert [sum(map(len, sampler)) for sampler in samplers] == expected
+        assert samplers[0].counts == expected
+
+
+def test_a_whole_pass_follows_one_that_was_left(tiny: Made) -> None:
+    """As a sanity check of Lightning's leaves one."""
+    sampler = dataprep.open(tiny.out, "validation").sampler(2)
+    begun = sampler.track(sampler)
+    next(begun)
+    state = sampler.state_dict()
+    for _ in range(2):
+        assert [number for batch in sampler.track(sampler) for number in batch] == [*range(6)]
+    sampler.load_state_dict(state)
+    assert list(sampler.rest()[1]) == [2, 3, 4, 5]
+    assert [number for batch in sampler.track(sampler) for number in batch] == [2, 3, 4, 5]
+    next(iter(sampler.track(sampler)))
+    assert next(iter(sampler)) == [0, 1]
+    assert sampler.state_dict(after={"position": [[0, 2]]})["consumed"] == 4
+
+
+def test_what_is_held_out_is_read_in_order_and_whole(tiny: Made) -> None:
+    train, held_out = (dataprep.open(tiny.out, split) for split in ("train", "validation"))
+
+    def is_of(records: Any, **options: Any) -> list[Any]:
+        settings = records.sampler(2, **options).state_dict()["settings"]
+        return [settings["shuffle"], settings["uneven"]]
+
+    assert is_of(train) == ["global", "drop"]
+    assert is_of(train, shuffle="none") == ["none", "keep"]
+    assert is_of(train, shuffle="none", uneven="drop") == ["none", "drop"]
+    assert is_of(held_out) == is_of(held_out[2:]) == ["none", "keep"]
+    assert is_of(held_out, shuffle="global") == ["global", "keep"]
+    assert is_of(held_out, uneven="drop") == ["none", "drop"]
+    assert is_of(held_out, shuffle="global", uneven="repeat") == ["global", "repeat"]
+    assert is_of(held_out, weights=[1] * 6) == ["weights", "keep"]
+    assert is_of(dataprep.mix({"a": held_out})) == ["mixture", "drop"]
+
+
+def test_ranks_may_be_known_later_than_the_sampler(
+    tiny: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a trainer begins the process group, which gets the loader before."""
+    sampler = dataprep.open(tiny.out, "validation").sampler(2)
+    assert sampler.counts == [6]
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert (sampler.counts, len(sampler)) == ([3, 3], 2)
+    assert [list(batch) for batch in sampler.track(sampler)] == [[1, 3], [5]]
+    dropping = dataprep.open(tiny.out).sampler(12)
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    with pytest.raises(UsageError, match="24 examples, fewer than the 36 of one batch"):
+        next(dropping.track(dropping))
+
+
+def test_a_sampler_says_what_it_reads(tiny: Made) -> None:
+    records = dataprep.open(tiny.out, "validation")[1:]
+    sampler = records.sampler(2, rank=1, world_size=2)
+    next(sampler.track(sampler))
+    assert repr(sampler) == (
+        f"<sampler of 5 of 6 records of validation in {tiny.out}: 2 batches of 2 an epoch, "
+        'shuffle="none", uneven="keep", seed 0, rank 1 of 2, epoch 0, 2 samples received>'
+    )
+    mixture = dataprep.mix({"a": records})
+    assert repr(mixture.sampler(5)).startswith("<sampler of mixture of 5 records of 1 set: 1 batch")
