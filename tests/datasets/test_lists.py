@@ -39,12 +39,9 @@ def test_a_name_that_python_reads_as_no_number_is_a_name() -> None:
         ("0 1 3 7", "labels are numbers from 0 to 7, and 4 classes are numbered anew from 0; --cl"),
         ("1 2 10", "labels are numbers from 1 to 10, and 3 classes"),
         ("0 1 01", "labels are numbers from 0 to 1, and 3 classes"),
-        (
-            "-2 -1 0",
-            "a class like any other: -1 (in a list, --no_label says that it is none); labels are",
-        ),
-        ("-1 1", "a class like any other: -1 "),
-        ("cat -1 NaN", "a class like any other: -1, NaN "),
+        ("-2 -1 0", "a class like any other: -1; labels are"),
+        ("-1 1", "a class like any other: -1; labels are"),
+        ("cat -1 NaN", "a class like any other: -1, NaN"),
     ],
 )
 def test_what_numbers_become_is_said(names: str, said: str) -> None:
@@ -57,7 +54,7 @@ def test_what_numbers_become_is_said(names: str, said: str) -> None:
 @pytest.mark.parametrize("names", ["-1 0 1 10", "-1 1 2", "nan 0 1", "NaN 1", "-1 nan 3"])
 def test_nobody_gets_a_class_of_what_nobody_knows(names: str) -> None:
     none = in_order(names.split())[0] if "-1" in names else names.split()[0]
-    with pytest.raises(SourceError, match=f"^a label {none} beside whole .* --no_label {none}, or"):
+    with pytest.raises(SourceError, match=f"^a label {none} beside whole .* --no_label {none}; if it is"):
         refuse_unknown(names.split())
 
 
