@@ -167,6 +167,26 @@ def test_an_output_directory_of_somebody_else_is_refused(
     assert [*(tmp_path / "out").rglob("*.json")] == []
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_an_index_directory_of_somebody_else_is_refused(
+    cli: Cli, tiny: Made, tmp_path: Path
+) -> None:
+    (tmp_path / "index").mkdir()
+    os.chown(tmp_path / "index", 12345, -1)
+    words = tiny.command(tmp_path / "out", "--index_dir", tmp_path / "index")
+    assert "belongs to user 12345" in cli(*words).error
+    assert [*(tmp_path / "index").iterdir()] == []
+
+
+def test_an_output_directory_that_everybody_may_write_is_told_of_once(
+    cli: Cli, tiny: Made, tmp_path: Path
+) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out").chmod(0o777)
+    result = cli(*tiny.command(tmp_path / "out"))
+    assert (result.out + result.err).count(f"everybody may write {tmp_path / 'out'}, and so") == 1
+
+
 def test_private_state_behind_a_link_is_refused(cli: Cli, tiny: Made, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "elsewhere").mkdir()
