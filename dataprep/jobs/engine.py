@@ -130,10 +130,10 @@ def working(
     try:
         workspace.require_own()
         workspace.make()
-        if paths := workspace.open_to_all():
+        if paths := [str(path) for path in workspace.open_to_all()]:
             reporter.line(
-                f"everybody may write {some_of([str(path) for path in paths])}, and so run code as you while "
-                "this runs; take that away: chmod o-w"
+                f"everybody may write {some_of(paths)}, and so run code as you while this runs; "
+                "take that away: chmod o-w"
             )
         with locked(workspace, report=reporter.line) as lease:
             for each in (workspace, Workspace(workspace.generation)):

@@ -126,7 +126,7 @@ def laid_out(address: str, place: Path) -> Path:
 
 def list_objects(store: Store) -> bytes:
     """Every object by its path; for `laid_out`, which asks for it."""
-    return msgspec.json.encode(dict(store.list()))
+    return msgspec.json.encode(dict(store.list(_MOST + 1)))
 
 
 def _stands_for(home: Path, mark: bytes) -> bool:
@@ -170,8 +170,8 @@ def _check(address: str, listed: Mapping[str, RemoteObject]) -> None:
         raise SourceError(f"{address} has no objects; check the address")
     if len(listed) > _MOST:
         raise SourceError(
-            f"{address} has {len(listed):,} objects, and {_MOST:,} at most are read in a bucket; "
-            "pack its images, as tar archives or WebDataset shards, say"
+            f"{address} has more than {_MOST:,} objects, which is the most that are read in a "
+            "bucket; pack its images, as tar archives or WebDataset shards, say"
         )
     if bad := [path for path in listed if not _is_clean(path)]:
         raise SourceError(f"{address}: {some_of(bad)} cannot be the path of a file; rename it")

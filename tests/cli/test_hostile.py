@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ import pytest
 from PIL import Image
 from pyarrow import parquet
 
+import dataprep
+from dataprep.errors import UsageError
 from dataprep.sealed.set import SealedSet
 from dataprep.system.state_files import file_sha256
 from tests.conftest import Cli, Made, leftovers, rows_of
@@ -262,3 +265,25 @@ def test_a_hostile_manifest_does_nothing_to_a_terminal(
     assert "unexpected" not in shown
     assert all(line.isprintable() for line in shown.split("\n")), shown
     assert not any(line.startswith("sealed: forged") for line in shown.split("\n")), shown
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "s3://me:hunter2@bucket/set",
+        "--out=gs://me:hunter2@bucket/set",
+        "https://account.blob.core.windows.net/c/x?sv=1&sig=hunter2",
+        "s3://bucket/set?X-Amz-Signature=hunter2",
+    ],
+)
+@pytest.mark.parametrize("command", ["status", "folder", "push", "stage"])
+def test_no_address_with_a_secret_is_shown_or_kept(cli: Cli, address: str, command: str) -> None:
+    result = cli(command, address)
+    assert "an address has a password or a signature in it" in result.error
+    assert "hunter2" not in result.out + result.err
+
+
+@pytest.mark.parametrize("call", [dataprep.open, dataprep.verify, dataprep.inspect])
+def test_nor_by_a_call(call: Callable[[str], object]) -> None:
+    with pytest.raises(UsageError, match="an address has a password"):
+        call("s3://me:hunter2@bucket/set")
