@@ -287,3 +287,28 @@ def test_no_address_with_a_secret_is_shown_or_kept(cli: Cli, address: str, comma
 def test_nor_by_a_call(call: Callable[[str], object]) -> None:
     with pytest.raises(UsageError, match="an address has a password"):
         call("s3://me:hunter2@bucket/set")
+
+
+@pytest.mark.parametrize("place", ["class", "image", "list", "inside"])
+def test_links_that_lead_out_are_told_of_or_refused(cli: Cli, tmp_path: Path, place: str) -> None:
+    raw, elsewhere = tmp_path / "raw", tmp_path / "elsewhere" / "b"
+    for folder in (raw / "a", elsewhere):
+        folder.mkdir(parents=True)
+        image = Image.new("RGB", (8, 8), len(folder.name) * 40)
+        image.save(folder / "1.png")
+    links = {"class": raw / "b", "list": raw / "b", "image": raw / "a/2.png", "inside": raw / "c"}
+    there = {"image": elsewhere / "1.png", "inside": raw / "a"}
+    links[place].symlink_to(there.get(place, elsewhere))
+    words = ["folder", "--raw", raw, "--dry_run", "--out", tmp_path / "out"]
+    if place == "list":
+        (raw / "list.txt").write_text("a/1.png 0\nb/1.png 1\n")
+        words += ["--listing", "list.txt"]
+    result = cli(*words)
+    assert result.code == 0, result.err
+    told = f"links that lead out of {raw} are followed: {links[place].relative_to(raw)}; --links"
+    assert (told in result.out + result.err) is (place != "inside")
+    result = cli(*words, "--links", "inside")
+    if place == "inside":
+        assert result.code == 0
+    else:
+        assert f"leads out of {raw} by a link, to {elsewhere}" in result.error
