@@ -37,6 +37,7 @@ class PrepareOptions(JobOptions, total=False):
     splits: Names | None
     limit: int | str | None
     exclude: StrPath | None
+    links: Literal["follow", "inside"] | None
     index_dir: StrPath | None
     files: str | None
     label_field: str | None

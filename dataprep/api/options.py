@@ -315,6 +315,10 @@ def _places() -> tuple[list[Option], list[Option]]:
         "Images to leave out: a CSV with the columns split and key, such as `dataprep lint "
         "--write_exclude` writes, or one name per line."
     )
+    links = (
+        "Links in RAW that lead out of it: follow, as people link to what lies elsewhere; inside: "
+        "stop the run, where somebody else has made RAW."
+    )
     # That RAW is a directory is for the data set to say.
     path = click.Path(path_type=Path)
     return [
@@ -322,6 +326,7 @@ def _places() -> tuple[list[Option], list[Option]]:
         option("splits", splits, type=Parsed(names), metavar="NAMES"),
         option("limit", limit, type=Parsed(part), metavar="N|P%"),
         option("exclude", exclude, type=click.Path(path_type=Path), metavar="FILE", rare=True),
+        choice("links", ("follow", "inside"), "follow", links, rare=True),
         directory("index_dir", "DIR", index, rare=True),
     ], [directory("local_scratch_dir", "OUT", out, also="out", required=True)]
 

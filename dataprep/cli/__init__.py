@@ -27,7 +27,7 @@ from dataprep.api.progress import forget_stdout
 from dataprep.cli.output import open_streams, say
 from dataprep.errors import DataprepError, UsageError
 from dataprep.system.job_limits import one_thread_each
-from dataprep.system.messages import refusal
+from dataprep.system.messages import refusal, refuse_secrets
 from dataprep.version import __version__
 
 _HELP = ["-h", "--help"]
@@ -178,7 +178,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if debug:
         os.environ["DATAPREP_DEBUG"] = "1"  # worker processes of the engine look at it
     try:
-        _refuse_empty(words)
+        _refuse_words(words)
         command.main(_with_present_names(words), prog_name="dataprep", standalone_mode=False)
     except click.ClickException as error:
         if type(error).__name__ == "NoArgsIsHelpError":  # click has it since 8.2
@@ -224,9 +224,11 @@ def _with_present_names(words: Sequence[str]) -> list[str]:
     return [*own, *words[end:]]
 
 
-def _refuse_empty(words: Sequence[str]) -> None:
-    """An empty path would be the current directory."""
+def _refuse_words(words: Sequence[str]) -> None:
+    """An empty path would be the current directory; a secret would be kept with the job."""
     own = words[: words.index("--")] if "--" in words else words
+    for word in own:
+        refuse_secrets(word)
     if any(word == "" or (word.startswith("--") and word.endswith("=")) for word in own):
         raise UsageError("an argument is empty; is a variable not set?")
 

@@ -228,7 +228,7 @@ def _again(out: Path, first: str) -> str:
         return "run the command that made it with --overwrite, as nothing tells which that was"
     if stored.generations:
         return f"it grew by --append, so {_COPY}; or make it anew with --overwrite"
-    command = command_for(out, stored.command)
+    command = command_for(out, stored)
     again = f"this command again: {command}" if command else "the call again"
     return f"{first}run {again}; with the same input it makes only those anew"
 

@@ -9,9 +9,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from dataprep.jobs.workspace import Workspace
 from dataprep.system.messages import printable
-from dataprep.system.state_files import read_state
+from dataprep.system.own_key import is_proven, proof_of
+from dataprep.system.state_files import digest_of, read_state
 from dataprep_schemas.state import StoredJob
 
 _PLACES: Final = {
@@ -39,8 +42,24 @@ def _joined(directory: str, words: Sequence[str]) -> str:
     return printable(f"cd {shlex.quote(directory)} && {shlex.join(words)}")
 
 
-def command_for(out: Path, command: str) -> str:
-    """A stored command for a data set that may have been moved or copied: its OUT is `out`."""
+def with_typed_command(job: StoredJob) -> StoredJob:
+    """A new job with its command, and the proof that it is this user's."""
+    job = msgspec.structs.replace(job, command=typed_command())
+    return msgspec.structs.replace(job, proof=proof_of(_proven(job))) if job.command else job
+
+
+def _proven(job: StoredJob) -> bytes:
+    return f"job {digest_of(msgspec.structs.replace(job, proof='', sha256=''))}".encode()
+
+
+def command_for(out: Path, job: StoredJob | None) -> str:
+    """The command of a data set that may have been moved or copied: its OUT is `out`.
+
+    Empty if this user has not typed it: what somebody else has written there is no advice.
+    """
+    if job is None or not is_proven(_proven(job), job.proof):
+        return ""
+    command = job.command
     directory, words = _split(command)
     here = str(out.absolute())
 
@@ -58,9 +77,8 @@ def shown_command(command: str) -> str:
 
 
 def made_by(out: Path) -> str:
-    """The command that made a data set, as `shown_command`; empty if nobody wrote it down."""
-    stored = read_state(Workspace(out).job, StoredJob)
-    return "" if stored is None else shown_command(stored.command)
+    """The command that made a data set, as `shown_command`; empty if this user did not type it."""
+    return shown_command(command_for(out, read_state(Workspace(out).job, StoredJob)))
 
 
 def _split(command: str) -> tuple[str, list[str]]:

@@ -19,6 +19,7 @@ from typing import Final
 from dataprep.errors import ImageError, UsageError
 from dataprep.images import Recipe, kind_of, prepare
 from dataprep.jobs.engine import Engine, Reporter
+from dataprep.jobs.links import refuse_links
 from dataprep.jobs.prepare import RawData, check_places, found, plan, scan
 from dataprep.jobs.raw_images import RawImages
 from dataprep.jobs.request import MaxBad, Request, absolute
@@ -217,6 +218,8 @@ def _planned(raw: RawData, lines: Sequence[str], cores: int) -> Plan:
     with open_images(parts, dataset, request, None) as images:
         from dataprep.tables.order import sampled
 
+        if request.links == "inside":
+            refuse_links(request.raw, raw.found, images)
         summary = summarize(request, dataset, raw.found, parts, images, None)
         report_summary(summary, raw.report, stratified=dataset.cut is not None)
         source = RawImages(request.raw, index, request.recipe, dataset.names_files)

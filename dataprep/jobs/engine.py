@@ -19,6 +19,7 @@ from dataprep.jobs.lock import Lease, locked
 from dataprep.jobs.merge import finish_merge
 from dataprep.jobs.workspace import Workspace
 from dataprep.system.durable_files import storage_error
+from dataprep.system.messages import some_of
 from dataprep_schemas.state import CommitRecord
 
 
@@ -129,6 +130,11 @@ def working(
     try:
         workspace.require_own()
         workspace.make()
+        if paths := [str(path) for path in workspace.open_to_all()]:
+            reporter.line(
+                f"everybody may write {some_of(paths)}, and so run code as you while this runs; "
+                "take that away: chmod o-w"
+            )
         with locked(workspace, report=reporter.line) as lease:
             for each in (workspace, Workspace(workspace.generation)):
                 remove_partial_files(each, splits)

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from dataprep.errors import DatasetError
 from dataprep.jobs.clearing import check_foreign_files, remove_data_set, remove_planned
-from dataprep.jobs.command import typed_command
+from dataprep.jobs.command import with_typed_command
 from dataprep.jobs.commit import read_records
 from dataprep.jobs.lock import check_held
 from dataprep.jobs.workspace import Workspace
@@ -68,7 +68,7 @@ def claim(job: Job, identity: Identity, units: Mapping[str, str], *, overwrite: 
         return known
     if known != identity:
         # Before any file of it is there, even after a power cut.
-        stored = StoredJob(identity, dict(units), command=typed_command())
+        stored = with_typed_command(StoredJob(identity, dict(units)))
         write_state(workspace.job, stored, flush=True, check=partial(check_held, job.lease))
         sync_directory(workspace.private)
     return identity

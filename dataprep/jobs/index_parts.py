@@ -30,6 +30,7 @@ _VERSION = 6  # raise it whenever the same scan would be kept in another way
 _FEW = 1 << 14
 _PLAIN = {"compression": "lz4", "use_dictionary": False, "write_statistics": False}
 _PACKED = {"compression": "zstd"}
+_OWN = "choose an --index_dir of your own"
 _GROUP = 1 << 17  # rows; what DuckDB gives to one of its threads
 
 
@@ -89,9 +90,10 @@ def shared_index_directory(place: Path, dataset: Dataset, raw: Path) -> Path:
     made_of = [dataset.name, dict(dataset.config()), ascii(raw)]  # which need not be UTF-8
     name = f"{dataset.name}-{digest_of(made_of)[:12]}"
     directory = place.absolute() / name
+    # What is there is believed, and says which files are read. The place may be root's /tmp.
+    require_own(place, _OWN, linked=True, root=True)
     directory.mkdir(mode=0o755, parents=True, exist_ok=True)
-    # What is there is believed, and says which files are read.
-    require_own(directory, "choose an --index_dir of your own", writers=0o022)
+    require_own(directory, _OWN, writers=0o022)
     return directory
 
 

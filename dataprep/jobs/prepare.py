@@ -23,6 +23,7 @@ from dataprep.jobs.index_parts import (
     shared_index_directory,
 )
 from dataprep.jobs.job import Job, describe_splits, kept_info, split_job
+from dataprep.jobs.links import describe_links, refuse_links
 from dataprep.jobs.raw_images import STORED_WITH_8_BITS, RawImages
 from dataprep.jobs.request import Request, absolute, check_splits, describe_examples, settle
 from dataprep.jobs.seal import check_rejected, seal
@@ -81,6 +82,8 @@ def found(request: Request, engine: Engine, reporter: Reporter) -> Iterator[RawD
     close_archives()  # a new search starts from the files as they are now
     what = dataset.find(request.raw, request.splits)
     check_places(request, what)
+    if request.links == "follow" and (text := describe_links(request.raw)):
+        what = replace(what, description=(*what.description, text))
     if what.splits is not None:
         check_splits(request.num_shards, what.splits)
     engine.check()
@@ -147,6 +150,8 @@ def make(raw: RawData, request: Request, grown: SealedSet | None) -> SealedSet |
         images_before = sum(split.images for split in grown.manifest.input.values())
         before = images_before, grown.manifest.totals.rejected
     with open_images(parts, dataset, request, grown) as images:
+        if request.links == "inside":
+            refuse_links(request.raw, raw.found, images)
         summary = summarize(request, dataset, raw.found, parts, images, grown)
         report_summary(summary, report, stratified=dataset.cut is not None)
         check_unmatched(summary, request.max_bad, Workspace(request.out).unmatched, before)

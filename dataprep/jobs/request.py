@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from dataprep.datasets import Dataset
 from dataprep.errors import UsageError
@@ -96,6 +96,7 @@ class Request(OutputRequest):
     folds: int | None = None
     exclude: Path | None = None
     index_dir: Path | None = None
+    links: Literal["follow", "inside"] = "follow"
     append: bool = False
 
     def shuffle_of(self, split: str) -> Shuffle:

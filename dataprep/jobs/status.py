@@ -147,7 +147,7 @@ def read_status(out: Path) -> JobStatus:
         noted=sum(record.noted for record in records),
         images_per_second=rate,
         seconds_left=max(left, 0) / rate if rate else None,
-        command=command_for(out, stored.command) if stored else "",
+        command=command_for(out, stored),
     )
 
 

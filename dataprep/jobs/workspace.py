@@ -25,6 +25,7 @@
 from __future__ import annotations
 
 import secrets
+import stat
 from pathlib import Path, PurePosixPath
 
 from dataprep.errors import DatasetError
@@ -91,6 +92,11 @@ class Workspace:
             require_own(directory, remedy)
         if self.generation.exists():
             Workspace(self.generation).require_own()
+
+    def open_to_all(self) -> list[Path]:
+        """Of the output directory and what is private in it, that which everybody may write."""
+        paths = (self.out, *self.private_directories())
+        return [path for path in paths if path.exists() and path.stat().st_mode & stat.S_IWOTH]
 
     def make(self) -> None:
         """Create the output directory and the private ones, before anything is put into them."""

@@ -31,6 +31,7 @@ from dataprep.remote.process import requests
 from dataprep.remote.store import Store, no_data_set
 from dataprep.system.durable_files import PARTIAL, make_durably, sync_directory, write_durably
 from dataprep.system.messages import printable, refusal, sized
+from dataprep.system.own_key import is_proven, proof_of
 from dataprep.system.ownership import require_own
 from dataprep.system.state_files import parse
 from dataprep_schemas.manifest import Manifest
@@ -40,7 +41,7 @@ TABLE: Final = "records.parquet"
 _VARIABLE: Final = "DATAPREP_CACHE"
 _ORIGIN: Final = ".dataprep-bucket.json"  # of a directory: which data set it is of
 _LOCKS: Final = ".dataprep-locks"
-_ROOM: Final = ".dataprep-room"  # makes a directory a cache; locked by who makes room in it
+_ROOM: Final = ".dataprep-room"  # of a cache; locked by who makes room in it
 _DIGEST: Final = re.compile("[0-9a-f]{32}")  # names of the directories in it
 _MARGIN: Final = 1 << 28  # bytes that stay free on the disk
 _PIECE: Final = 8 << 20
@@ -148,16 +149,22 @@ class Cache:
 def cache_at(place: Path) -> Cache | None:
     """The data set's cache whose directory this is; None if it is none.
 
-    A stranger may have put the same file into a data set: it counts only in a directory that
-    `cached` has made a cache.
+    A stranger may have put the same files there: they count with a proof that `cached` of this
+    user has made them.
     """
-    if not (_DIGEST.fullmatch(place.name) and (place.parent / _ROOM).exists()):
+    if not _DIGEST.fullmatch(place.name):
         return None
     try:
-        found = msgspec.json.decode((place / _ORIGIN).read_bytes(), type=tuple[str, int | None])
+        found = (place / _ORIGIN).read_bytes()
+        proof, address, most = msgspec.json.decode(found, type=tuple[str, str, int | None])
     except (OSError, ValueError):
         return None
-    return Cache(place, *found)
+    is_ours = is_proven(_proven(place, address, most), proof)
+    return Cache(place, address, most) if is_ours else None
+
+
+def _proven(place: Path, address: str, most: int | None) -> bytes:
+    return f"cache {place.name} {most} {address}".encode()
 
 
 def cached(address: str, top: Path | None = None, most: int | None = None) -> Path:
@@ -191,7 +198,8 @@ def cached(address: str, top: Path | None = None, most: int | None = None) -> Pa
         require_own(top, "choose a cache of your own", writers=0o022, linked=True)
         place.mkdir(mode=0o700, exist_ok=True)
         (top / _ROOM).touch(mode=0o600)
-        write_durably(place / _ORIGIN, msgspec.json.encode((address, most)), flush=False)
+        origin = proof_of(_proven(place, address, most)), address, most
+        write_durably(place / _ORIGIN, msgspec.json.encode(origin), flush=False)
         cache = Cache(place, address, most)
         with cache.held([manifest.records_table]):
             write_durably(place / MANIFEST, data)

@@ -1,8 +1,9 @@
 """Raw data in a bucket, laid out as a directory for whoever looks for names, sizes and changes.
 
-Beside the directory is a file that says what it stands for. Lists and other small files that people
-write are in it as they are. Of all else there is an empty file of the object's size, whose time of
-modification is made of the ETag: what is in it is read from the bucket, by ranges.
+Beside the directory is a file that says what it stands for, with a proof that a run of this user's
+has put it there, which no archive of somebody else's can have. Lists and other small files that
+people write are in it as they are. Of all else there is an empty file of the object's size, whose
+time of modification is made of the ETag: what is in it is read from the bucket, by ranges.
 """
 
 from __future__ import annotations
@@ -25,10 +26,14 @@ from dataprep.remote.process import requests
 from dataprep.remote.store import RemoteObject, Store
 from dataprep.system.durable_files import is_partial, make_durably, partial_path
 from dataprep.system.messages import printable, refusal, sized, some_of
+from dataprep.system.own_key import is_proven, proof_of
 from dataprep.system.ownership import require_own
+from dataprep.system.regular_files import read_regular
 
 _FILES: Final = "files"
 _MARK: Final = "dataprep-bucket.json"  # beside the directory that is called so
+_PURPOSE: Final = b"raw "  # of what is proven
+_OWN: Final = "choose an --index_dir of your own"
 _MOST: Final = 100_000  # objects; more are images one by one, each of which is a request
 _MOST_COPIED: Final = 1 << 29  # bytes, as of any list
 _COPIED: Final = (
@@ -65,17 +70,24 @@ class Bucket:
 
 
 def bucket_at(directory: str) -> Bucket | None:
-    """The bucket that a directory stands for; None if it is one like any other."""
+    """The bucket that a directory stands for; None if it is one like any other.
+
+    Raises:
+        SourceError: there is a file that says so, which this user's runs have not put there.
+    """
     home, _, name = directory.rpartition("/")
-    if name != _FILES:
+    mark = Path(home, _MARK)
+    if name != _FILES or not os.path.lexists(mark):
         return None
-    try:
-        address, objects, _ = msgspec.json.decode(
-            Path(home, _MARK).read_bytes(), type=tuple[str, _Objects, _Objects]
-        )
-    except (OSError, ValueError):
-        return None
-    return Bucket(address, objects)
+    with suppress(OSError, ValueError):
+        proof, said = msgspec.json.decode(read_regular(mark), type=tuple[str, msgspec.Raw])
+        if is_proven(_PURPOSE + bytes(said), proof):
+            address, objects, _ = msgspec.json.decode(said, type=tuple[str, _Objects, _Objects])
+            return Bucket(address, objects)
+    raise SourceError(
+        f"{printable(str(mark))} says that {_FILES}/ beside it stands for a bucket, and no run of "
+        "this user has put it there; move that file away, or give the bucket as --raw"
+    )
 
 
 def laid_out(address: str, place: Path) -> Path:
@@ -94,9 +106,11 @@ def laid_out(address: str, place: Path) -> Path:
     _check(address, listed)
     lists = {path: entry for path, entry in listed.items() if _is_copied(path)}
     rest = {path: entry for path, entry in listed.items() if path not in lists}
-    mark = msgspec.json.encode((address, rest, lists))
+    said = msgspec.json.encode((address, rest, lists))
+    mark = msgspec.json.encode((proof_of(_PURPOSE + said), msgspec.Raw(said)))
     home = place / f"raw-{hashlib.sha256(address.encode()).hexdigest()[:12]}"
-    require_own(home, "choose an --index_dir of your own", writers=0o022)
+    require_own(place, _OWN, linked=True, root=True)
+    require_own(home, _OWN, writers=0o022)
     try:
         if not _stands_for(home, mark):
             make_durably(place)
@@ -112,7 +126,7 @@ def laid_out(address: str, place: Path) -> Path:
 
 def list_objects(store: Store) -> bytes:
     """Every object by its path; for `laid_out`, which asks for it."""
-    return msgspec.json.encode(dict(store.list()))
+    return msgspec.json.encode(dict(store.list(_MOST + 1)))
 
 
 def _stands_for(home: Path, mark: bytes) -> bool:
@@ -156,8 +170,8 @@ def _check(address: str, listed: Mapping[str, RemoteObject]) -> None:
         raise SourceError(f"{address} has no objects; check the address")
     if len(listed) > _MOST:
         raise SourceError(
-            f"{address} has {len(listed):,} objects, and {_MOST:,} at most are read in a bucket; "
-            "pack its images, as tar archives or WebDataset shards, say"
+            f"{address} has more than {_MOST:,} objects, which is the most that are read in a "
+            "bucket; pack its images, as tar archives or WebDataset shards, say"
         )
     if bad := [path for path in listed if not _is_clean(path)]:
         raise SourceError(f"{address}: {some_of(bad)} cannot be the path of a file; rename it")

@@ -24,9 +24,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from dataprep.errors import DatasetError, RemoteError, UsageError
-from dataprep.system.messages import printable
+from dataprep.system.messages import printable, refuse_secrets, sized
+from dataprep.system.regular_files import MOST_BYTES
 
 if TYPE_CHECKING:
+    from obstore import GetResult
     from obstore.store import ObjectStore
 
 _Result = TypeVar("_Result")
@@ -49,6 +51,7 @@ _PASSING: Final = re.compile(r"RequestTimeout<|BadDigest|ContentSHA256Mismatch")
 _FINAL: Final = re.compile(r"status code: 4(?!08|29)\d\d\b")
 _NO_BUCKET: Final = re.compile(r"<Code>(NoSuchBucket|ContainerNotFound)</Code>")
 _SECRET: Final = re.compile(r"://[^/@\s]+@")  # of an endpoint with a password
+_MOST_LISTED: Final = 1 << 23  # objects: a data set has a million shards at most
 _CHUNK: Final = 8 << 20  # bytes of a part of an upload
 _HASH: Final = "sha256"  # what an object's metadata call it
 _AT_ONCE: Final = 4  # requests for one object
@@ -73,8 +76,13 @@ _PROFILES: Final = {
 
 
 def address_of(place: str | os.PathLike[str]) -> str | None:
-    """The address in a bucket that a path stands for; None if it is a path of this machine."""
+    """The address in a bucket that a path stands for; None if it is a path of this machine.
+
+    Raises:
+        UsageError: a password or a signature is in it, which would be printed and kept.
+    """
     text = _CUT.sub(r"\1://", os.fspath(place))
+    refuse_secrets(text)
     return text.rstrip("/") if _ADDRESS.fullmatch(text) else None
 
 
@@ -115,7 +123,7 @@ class Store:
                 "the Hugging Face hub has a program of its own: hf upload ORG/NAME OUT "
                 "--repo-type dataset, best of --sink parquet, with dataprep card OUT before"
             )
-        if _ADDRESS.fullmatch(address) is None:
+        if address_of(address) is None:
             raise UsageError(
                 f"{printable(address)} is no place in a bucket; expected s3://BUCKET/PREFIX, "
                 "gs://BUCKET/PREFIX or az://CONTAINER/PREFIX"
@@ -191,7 +199,12 @@ class Store:
 
         def read(store: ObjectStore) -> bytes:
             found = obstore.get(store, path)
-            data, said = bytes(found.bytes()), found.attributes.get(_HASH, "")
+            if (size := found.meta["size"]) > MOST_BYTES:
+                raise RemoteError(
+                    f"{self.address}: {printable(path)} has {sized(size)}, and {sized(MOST_BYTES)} "
+                    "at most are read at once; see what it is"
+                )
+            data, said = bytes(_body(found, size)), found.attributes.get(_HASH, "")
             if said and said != hashlib.sha256(data).hexdigest():
                 raise ConnectionError("its SHA-256 is not what whoever put it there has said")
             return data
@@ -220,10 +233,7 @@ class Store:
             answer = obstore.get(store, path, options=options)
             if (there := answer.meta["size"]) < start + size:
                 raise PreconditionError(f"it has {there:,} bytes, expected {start + size:,}")
-            found = memoryview(answer.bytes())
-            if len(found) != size:
-                raise ConnectionError(f"{len(found):,} bytes came of {size:,} from {start:,} on")
-            return found
+            return _body(answer, size)
 
         return self._tried(path, read, absent=True) if size else memoryview(b"")
 
@@ -249,8 +259,11 @@ class Store:
                 for each in under_way:
                     each.cancel()
 
-    def list(self) -> Iterator[tuple[str, RemoteObject]]:
+    def list(self, most: int = _MOST_LISTED) -> Iterator[tuple[str, RemoteObject]]:
         """Every object below, by its path; of raw data, where no manifest says what there is.
+
+        Args:
+            most: it ends behind so many.
 
         Raises:
             RemoteError: the store does not answer, or refuses.
@@ -258,7 +271,8 @@ class Store:
         import obstore
 
         def collect(store: ObjectStore) -> list[Any]:
-            return [meta for chunk in obstore.list(store, chunk_size=1000) for meta in chunk]
+            pages = obstore.list(store, chunk_size=1000)
+            return [*islice((meta for page in pages for meta in page), most)]
 
         for meta in self._tried("", collect):
             yield meta["path"], RemoteObject(meta["size"], "", meta["e_tag"] or "")
@@ -408,6 +422,20 @@ class Store:
                 f"set {_VARIABLES[scheme]}, or {_PREFIXES[scheme]}_SKIP_SIGNATURE=true if public"
             )
         return RemoteError(f"{scheme}://{printable(rest)}: {printable(path)}: {reason}; {advice}")
+
+
+def _body(found: GetResult, size: int) -> memoryview:
+    """What an answer has, which must be so many bytes; of more than these no more is held.
+
+    Raises:
+        ConnectionError: they are fewer or more.
+    """
+    pieces = iter(found.stream(min_chunk_size=max(size, 1)))
+    first = memoryview(next(pieces, b""))
+    more = len(first) == size and size > 0 and next(pieces, None)
+    if len(first) != size or more:
+        raise ConnectionError(f"{len(first):,} bytes{' and more' if more else ''} came of {size:,}")
+    return first
 
 
 def no_data_set(address: str) -> DatasetError:

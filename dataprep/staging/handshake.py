@@ -11,17 +11,13 @@ from __future__ import annotations
 
 import hmac
 import os
-import re
 import resource
-import secrets
 import socket
-import stat
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
 from multiprocessing.context import AuthenticationError
-from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, TypeAlias
 
@@ -29,13 +25,12 @@ import msgspec
 
 from dataprep.errors import StagingError
 from dataprep.staging.agreement import Hello, Message
-from dataprep.system.durable_files import write_once
 from dataprep.system.messages import printable
-from dataprep.system.regular_files import open_regular
+from dataprep.system.own_key import key_file, make_key, read_key
 
 SECRET = "DATAPREP_RENDEZVOUS_SECRET"  # noqa: S105  # the variable's name
 
-_FILE = Path(".config", "dataprep", "rendezvous")  # in the home directory, which nodes share
+_KEY = "rendezvous"  # in the home directory, which nodes share
 _HEARD_AT_ONCE = 32  # newcomers, each in a thread
 _NEWCOMER_SECONDS = 3.0  # in which each of them must prove itself; nodes come again
 _TIMEOUT = 20.0  # seconds in which node 0 must, behind whoever else has come there
@@ -193,11 +188,9 @@ def make_secret() -> tuple[bytes, str]:
     Raises:
         StagingError: there is none, and none can be made.
     """
-    path = Path.home() / _FILE
     try:
-        if not os.environ.get(SECRET) and not os.path.lexists(path):
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_once(path, f"{secrets.token_hex(32)}\n".encode(), mode=0o600)
+        if not os.environ.get(SECRET):
+            make_key(_KEY)
         return _read_secret()
     except (OSError, ValueError) as error:
         raise StagingError(
@@ -210,18 +203,13 @@ def _read_secret() -> tuple[bytes, str]:
     """What only one user's processes know, on all nodes, and where it is from; or a ValueError."""
     if given := os.environ.get(SECRET):
         return os.fsencode(given), f"${SECRET}"
-    path = Path.home() / _FILE
-    name = printable(str(path))
+    name = printable(str(key_file(_KEY)))
     try:
-        with open_regular(path, link=False) as file:
-            found, text = os.fstat(file.fileno()), file.read(100)
-        flaw = "is not 64 hexadecimal digits; delete it"
-        if found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
-            flaw = "is not a file of yours alone (mode 0600)"
-        elif re.fullmatch(rb"[0-9a-f]{64}\n?", text):
-            return text.strip(), name
+        return read_key(_KEY), name
     except OSError as error:
         flaw = f"cannot be read here ({error.strerror})"
+    except ValueError as error:
+        flaw = str(error)
     raise ValueError(
         f"${SECRET} is not set, and {name} {flaw}; export {SECRET}=$(openssl rand -hex 32) before "
         "the nodes are started"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import errno
+import re
 import resource
 from collections.abc import Collection
 from typing import Final
 
-from dataprep.errors import SourceError
+from dataprep.errors import SourceError, UsageError
 
 REMEDY: Final = (
     "take it from another copy of the data set, or run the command that made the data set again; "
@@ -16,6 +17,13 @@ REMEDY: Final = (
 """Of a file of a data set that is damaged."""
 
 _MOST_NAMES = 5
+# A password, or what signs an address, in an argument or behind the = of an option. `Path` may have
+# taken a slash of it.
+_WITH_SECRET: Final = re.compile(
+    r"(?:^|=)[a-z][\w+.-]+:/{1,2}"
+    r"(?:[^/\s]+@|\S*[?&](?:sig|signature|x-(?:amz|goog)-[\w-]+|\w*key\w*|\w*token|password)=)",
+    re.ASCII | re.IGNORECASE,
+)
 
 
 def printable(text: str) -> str:
@@ -23,6 +31,19 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+
+
+def refuse_secrets(text: str) -> None:
+    """Refuse an address of any kind with a password or a signature, which would be shown and kept.
+
+    Raises:
+        UsageError: it is one.
+    """
+    if _WITH_SECRET.search(text):
+        raise UsageError(
+            "an address has a password or a signature in it, so it is not shown; "
+            "expected s3://BUCKET/PREFIX, gs:// or az://, and credentials in the environment"
+        )
 
 
 def some_of(names: Collection[str]) -> str:

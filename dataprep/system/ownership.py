@@ -10,13 +10,14 @@ from pathlib import Path
 from dataprep.errors import DatasetError
 
 
-def flaw_of(status: os.stat_result, *, writers: int = stat.S_IWOTH) -> str:
+def flaw_of(status: os.stat_result, *, writers: int = stat.S_IWOTH, root: bool = False) -> str:
     """Why a directory cannot be trusted; empty if it can.
 
     Args:
         writers: the bits of its mode that it must not have.
+        root: whether it may be root's.
     """
-    if status.st_uid != os.geteuid():
+    if status.st_uid not in (os.geteuid(), 0 if root else os.geteuid()):
         return f"belongs to {owner_name(status.st_uid)}"
     return "may be written by others" if status.st_mode & writers else ""
 
@@ -29,22 +30,25 @@ def owner_name(user: int) -> str:
         return f"user {user}"
 
 
-def require_own(directory: Path, remedy: str, *, writers: int = 0, linked: bool = False) -> None:
+def require_own(
+    directory: Path, remedy: str, *, writers: int = 0, linked: bool = False, root: bool = False
+) -> None:
     """Refuse a directory that somebody else has put there; one that is not there is none.
 
     Args:
         writers: the bits of its mode that it must not have.
         linked: whether it may be a link of this user's.
+        root: whether it may be root's.
 
     Raises:
         DatasetError: it is somebody else's, or a symbolic link.
     """
     try:
         status = directory.lstat()
-        flaw = flaw_of(status, writers=0)
+        flaw = flaw_of(status, writers=0, root=root)
         if stat.S_ISLNK(status.st_mode) and not linked:
             flaw = "is a symbolic link"
-        flaw = flaw or flaw_of(directory.stat(), writers=writers)
+        flaw = flaw or flaw_of(directory.stat(), writers=writers, root=root)
     except FileNotFoundError:
         return
     if flaw:

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from pyarrow import parquet
 
 _FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-_MOST: Final = 1 << 29  # a manifest of a million shards has 300 MB
+MOST_BYTES: Final = 1 << 29
+"""Of what is read as a whole; a manifest of a million shards has 300 MB."""
 
 
 def open_descriptor(path: str | Path, *, link: bool = True) -> int:
@@ -58,8 +59,10 @@ def read_regular(path: str | Path, *, link: bool = True) -> bytes:
     """
     with open_regular(path, buffering=0, link=link) as file:
         size = os.fstat(file.fileno()).st_size
-        if size > _MOST:
-            raise OSError(errno.EFBIG, f"{size:,} bytes, expected {_MOST:,} at most", str(path))
+        if size > MOST_BYTES:
+            raise OSError(
+                errno.EFBIG, f"{size:,} bytes, expected {MOST_BYTES:,} at most", str(path)
+            )
         return file.read()
 
 

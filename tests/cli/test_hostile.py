@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ import pytest
 from PIL import Image
 from pyarrow import parquet
 
+import dataprep
+from dataprep.errors import UsageError
 from dataprep.sealed.set import SealedSet
 from dataprep.system.state_files import file_sha256
 from tests.conftest import Cli, Made, leftovers, rows_of
@@ -167,6 +170,26 @@ def test_an_output_directory_of_somebody_else_is_refused(
     assert [*(tmp_path / "out").rglob("*.json")] == []
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_an_index_directory_of_somebody_else_is_refused(
+    cli: Cli, tiny: Made, tmp_path: Path
+) -> None:
+    (tmp_path / "index").mkdir()
+    os.chown(tmp_path / "index", 12345, -1)
+    words = tiny.command(tmp_path / "out", "--index_dir", tmp_path / "index")
+    assert "belongs to user 12345" in cli(*words).error
+    assert [*(tmp_path / "index").iterdir()] == []
+
+
+def test_an_output_directory_that_everybody_may_write_is_told_of_once(
+    cli: Cli, tiny: Made, tmp_path: Path
+) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out").chmod(0o777)
+    result = cli(*tiny.command(tmp_path / "out"))
+    assert (result.out + result.err).count(f"everybody may write {tmp_path / 'out'}, and so") == 1
+
+
 def test_private_state_behind_a_link_is_refused(cli: Cli, tiny: Made, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "elsewhere").mkdir()
@@ -242,3 +265,50 @@ def test_a_hostile_manifest_does_nothing_to_a_terminal(
     assert "unexpected" not in shown
     assert all(line.isprintable() for line in shown.split("\n")), shown
     assert not any(line.startswith("sealed: forged") for line in shown.split("\n")), shown
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "s3://me:hunter2@bucket/set",
+        "--out=gs://me:hunter2@bucket/set",
+        "https://account.blob.core.windows.net/c/x?sv=1&sig=hunter2",
+        "s3://bucket/set?X-Amz-Signature=hunter2",
+    ],
+)
+@pytest.mark.parametrize("command", ["status", "folder", "push", "stage"])
+def test_no_address_with_a_secret_is_shown_or_kept(cli: Cli, address: str, command: str) -> None:
+    result = cli(command, address)
+    assert "an address has a password or a signature in it" in result.error
+    assert "hunter2" not in result.out + result.err
+
+
+@pytest.mark.parametrize("call", [dataprep.open, dataprep.verify, dataprep.inspect])
+def test_nor_by_a_call(call: Callable[[str], object]) -> None:
+    with pytest.raises(UsageError, match="an address has a password"):
+        call("s3://me:hunter2@bucket/set")
+
+
+@pytest.mark.parametrize("place", ["class", "image", "list", "inside"])
+def test_links_that_lead_out_are_told_of_or_refused(cli: Cli, tmp_path: Path, place: str) -> None:
+    raw, elsewhere = tmp_path / "raw", tmp_path / "elsewhere" / "b"
+    for folder in (raw / "a", elsewhere):
+        folder.mkdir(parents=True)
+        image = Image.new("RGB", (8, 8), len(folder.name) * 40)
+        image.save(folder / "1.png")
+    links = {"class": raw / "b", "list": raw / "b", "image": raw / "a/2.png", "inside": raw / "c"}
+    there = {"image": elsewhere / "1.png", "inside": raw / "a"}
+    links[place].symlink_to(there.get(place, elsewhere))
+    words = ["folder", "--raw", raw, "--dry_run", "--out", tmp_path / "out"]
+    if place == "list":
+        (raw / "list.txt").write_text("a/1.png 0\nb/1.png 1\n")
+        words += ["--listing", "list.txt"]
+    result = cli(*words)
+    assert result.code == 0, result.err
+    told = f"links that lead out of {raw} are followed: {links[place].relative_to(raw)}; --links"
+    assert (told in result.out + result.err) is (place != "inside")
+    result = cli(*words, "--links", "inside")
+    if place == "inside":
+        assert result.code == 0
+    else:
+        assert f"leads out of {raw} by a link, to {elsewhere}" in result.error

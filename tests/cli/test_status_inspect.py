@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 
 from tests.conftest import Cli, Made, Raw
+from tests.forging import forge
 from tests.jobs.markers import claim_of
 
 
@@ -54,6 +55,34 @@ def test_status_says_which_command_that_was(cli: Cli, spoilt: Raw, tmp_path: Pat
     assert f"\nthe command: cd {tmp_path} && dataprep {shlex.join(words)}\n" in found
     assert cli.done(cli.start(*words, "--max_bad", "4", cwd=tmp_path)).code == 0
     assert "the command" not in cli("status", tmp_path / "out dir").out
+
+
+def test_a_command_that_this_user_has_not_typed_is_no_advice(
+    cli: Cli, tiny: Raw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A set with a job of its own may come from anybody, its owner and its hashes be right."""
+    out = tmp_path / "out"
+    assert cli.done(cli.start(*tiny.command(Path("out")), cwd=tmp_path)).code == 0
+    next(out.glob("train/train-00000*")).write_bytes(b"")
+
+    def said() -> list[bool]:
+        """Whether each command that may tell of one does."""
+        results = [cli(name, out) for name in ("verify", "status", "inspect")]
+        assert not any("marker" in result.out + result.err for result in results)
+        return ["dataprep imagenet" in result.out + result.err for result in results]
+
+    assert said() == [True] * 3
+    job = out / ".dataprep" / "job.json"
+    kept = job.read_bytes()
+    forge(job, lambda found: found.update(command="cd / && dataprep imagenet && touch marker"))
+    assert said() == [False] * 3
+    job.write_bytes(kept)
+    forge(job, lambda found: found["units"].popitem())  # of another job of this user's
+    assert said() == [False] * 3
+    job.write_bytes(kept)
+    assert said() == [True] * 3
+    monkeypatch.setenv("HOME", str(tmp_path))  # another user's, or on another machine
+    assert said() == [False] * 3
 
 
 @pytest.mark.parametrize(

@@ -270,7 +270,8 @@ def test_a_stranger_s_set_cannot_say_that_it_is_a_cache(
     """It would have shards fetched, and others beside it evicted."""
     theirs = tmp_path / "sets" / SealedSet.read(out).manifest.sha256[:32]
     shutil.copytree(out, theirs)
-    (theirs / ".dataprep-bucket.json").write_text(json.dumps([address, 1]))
+    (theirs / ".dataprep-bucket.json").write_text(json.dumps(["0" * 64, address, 1]))
+    (theirs.parent / ".dataprep-room").touch()
     shard = shards_of(out)[0].files[0].path
     (theirs / shard).unlink()
     with pytest.raises(SinkError, match="No such file"):

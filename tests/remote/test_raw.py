@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -94,6 +95,24 @@ def test_a_changed_object_stops_the_run(raw: Path, bucket: Any, tmp_path: Path) 
         found.read(str(archive), 0, 512)
     # A later run sees it as it is now.
     dataprep.prepare("folder", raw=address, out=out)
+
+
+@pytest.mark.parametrize("command", ["folder", "inspect"])
+def test_no_file_beside_raw_has_anything_read_from_a_bucket(
+    command: str, raw: Path, bucket: Any, cli: Cli, tmp_path: Path
+) -> None:
+    """Requests signed by this user's keys would go where an archive's author says."""
+    from dataprep.remote.raw import laid_out
+
+    own = laid_out(upload(raw, bucket), tmp_path / "place")
+    theirs = tmp_path / "theirs"
+    shutil.copytree(own.parent, theirs)  # as their own run has made it
+    proof, said = json.loads((theirs / "dataprep-bucket.json").read_text())
+    said[0] = f"s3://{bucket.name}/elsewhere"
+    (theirs / "dataprep-bucket.json").write_text(json.dumps([proof, said]))
+    words = {"folder": ["--raw", theirs / "files", "--out", tmp_path / "out", "--dry_run"]}
+    result = cli(command, *words.get(command, [theirs / "files"]))
+    assert "no run of this user has put it there" in result.error
 
 
 def test_what_is_laid_out_stays_while_the_bucket_does(
