@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -47,12 +46,12 @@ _MEANT_FOR_COMMAND = {
 
 
 @pytest.fixture
-def plain(tmp_path: Path) -> Iterator[Path]:
+def plain(tmp_path: Path) -> Path:
     path = tmp_path / "src"
     path.mkdir()
     for number in range(4):
         (path / f"part-{number}").write_bytes(bytes([number]) * 1000)
-    yield path
+    return path
 
 
 def staged(cluster: Cluster, node: str) -> int:
