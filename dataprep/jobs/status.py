@@ -133,6 +133,8 @@ def read_status(out: Path) -> JobStatus:
     if runs is None and (merging or growing):
         runs = "stopped", _MERGING if merging else _GROWING
     state, description = runs or _describe_rest(workspace, splits, rejected)
+    if holder is not None and state in ("silent", "stopped"):  # who ends by itself leaves no lock
+        description += f"; {_KILLED.format(process=holder[0].process, host=holder[0].host)}"
     under_way = images_under_way(job) if works else 0
     rate = _rate(job, records, holder[0].since) if works and holder is not None else None
     stored = read_state(begun.job, StoredJob)
