@@ -19,6 +19,10 @@ from dataprep.system.messages import counted, printable
 from dataprep.system.state_files import read_state
 from dataprep_schemas.state import CommitRecord, Marker, StoredJob
 
+_KILLED = (
+    "process {process} on {host} ended without a word, as one that is killed for want of memory: "
+    "then give the job more, or use fewer --workers"
+)
 _GROWING = (
     "sealed, but not finished is what --append or `dataprep compact` was making, which is below; "
     "run the same command again to resume"

@@ -184,8 +184,8 @@ def target_error(
             "(--to)"
         )
     return StagingError(
-        f"{where}: {refusal(error)}; mend that, or choose another place (--to), and run the same command "
-        "again"
+        f"{where}: {refusal(error)}; mend that, or choose another place (--to), and run the same "
+        "command again"
     )
 
 

@@ -51,6 +51,7 @@ from dataprep.version import __version__
 # Below 32768, where Linux begins to take ports for outgoing connections.
 _FIRST_PORT, _PORTS = 20_000, 12_768
 _FAREWELL_SECONDS = 2.0
+_SAYING_SECONDS = 0.7
 _ADVICE = (
     "see what was said there, whether it has the same SRC, whether its storage hangs, and whether "
     "a firewall is between (--rendezvous names a HOST:PORT); srun -K ends all when one fails"
@@ -208,10 +209,12 @@ class _Nodes:
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if error is not None:
-            self._end(failure(error, f"{self._names[self.index]} failed: "))
-            # Until the others have heard it, and gone: a launcher ends them as soon as this one is.
+            first = self._end(failure(error, f"{self._names[self.index]} failed: "))
+            # Until the others have heard it, and said so: a launcher ends them behind this one.
             if self._thread.is_alive():
                 self._thread.join(_FAREWELL_SECONDS)
+                if first and isinstance(error, DataprepError):
+                    time.sleep(_SAYING_SECONDS)
         self._over = True
         for link in self._links.values():
             handshake.hang_up(link)
