@@ -153,8 +153,9 @@ def _copy(request: StageRequest, values: Mapping[str, Any]) -> None:
     try:
         with watched(how, quiet_stdout=printed) as display:
             place = stage(request, Reporter(display))
-    except NoRoomError as error:
-        if not launched:
+    except StagingError as error:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # as a launcher sends it when a node fails
+        if not (launched and isinstance(error, NoRoomError)):
             raise
         # All nodes know: none of them is to be ended by the launcher before it has said so.
         say(f"dataprep: error: {error}", err=True)

@@ -29,6 +29,7 @@ from dataprep_schemas.state import Outcome
 _OUTCOME = "outcome"
 _LAUNCH = "launch"  # of the locks that say who does the work for one launch
 _NAMES_A_NODE = re.compile(r"\bnode \d+ \(")
+_TELLING = 2.0  # seconds for the first process of a node to tell the other nodes
 _STAGGER = 10.0  # seconds within which the processes of one launch begin on a node
 
 
@@ -83,6 +84,8 @@ def _stage_by_reading(request: StageRequest, placement: Placement, reporter: Sta
             # The other nodes must not wait for this one; whether they can be told or not, it ends.
             with suppress(DataprepError), connect(Progress()):
                 raise
+        elif placement.nodes > 1:
+            time.sleep(_TELLING)  # the first to end may be the end of all
         raise
     with directory:
         progress = Progress(reporter if placement.node == 0 else None)
