@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import Timer
+from threading import Event, Thread
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -51,17 +51,27 @@ def resumable(how: str) -> Iterator[None]:
     """
     signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
+    raised, over = Event(), False
+
     def stop(number: int, frame: FrameType | None) -> None:
         lift()  # or everybody would have to pay for their bytes first
+        while frame is not None and frame.f_code is not again.__code__:
+            frame = frame.f_back
+        if over or frame is not None:
+            return  # what is raised within the hook is lost without a word
+        raised.set()
         name = signal.Signals(number).name
         raise _Stop(StoppedError(f"stopped by {name}; {how}", number), number)
 
     def again(lost: UnraisableHookArgs) -> None:
-        if isinstance(lost.exc_value, _Stop):
-            Timer(0.01, os.kill, (os.getpid(), lost.exc_value.number)).start()
-        else:
+        if not isinstance(lost.exc_value, _Stop):
             unraisable(lost)
+            return
+        raised.clear()
+        senders.append(Thread(target=_send, args=(lost.exc_value.number, raised), daemon=True))
+        senders[-1].start()
 
+    senders: list[Thread] = []
     # What is ignored already stays ignored: that is what nohup is for.
     caught = [number for number in signals if signal.getsignal(number) is not signal.SIG_IGN]
     before = {number: signal.signal(number, stop) for number in caught}
@@ -72,6 +82,21 @@ def resumable(how: str) -> Iterator[None]:
     except _Stop as stopped:
         raise stopped.error from None
     finally:
+        over = True
+        raised.set()
+        for sender in senders:
+            sender.join()
         sys.unraisablehook = unraisable
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _send(number: int, raised: Event) -> None:
+    """Send a signal until its handler has raised.
+
+    It may come within the hook again, or right before a call that blocks, which it does not wake.
+    """
+    pause = 0.01  # seconds
+    while not raised.wait(pause):
+        os.kill(os.getpid(), number)
+        pause = min(2 * pause, 1.0)

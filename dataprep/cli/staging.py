@@ -66,7 +66,7 @@ class _WithCommand(click.Command):
         flag("json", "With --status: print JSON."),
         flag("clean", _CLEANED),
         # How `dataprep stage SRC -- COMMAND` starts itself on every node.
-        choice("launched", ["copy", "clean"], None, "", hidden=True),
+        choice("launched", ["copy", "clean", "clean_later"], None, "", hidden=True),
     ],
 )
 @click.pass_context
@@ -87,6 +87,10 @@ def stage_command(context: click.Context, /, *, source: Path | str | None, **val
     anywhere.
     """
     words, training, divided = context.obj
+    if values["launched"]:
+        from dataprep.staging.launcher import take_environment
+
+        take_environment()
     instead = values["status"] or values["clean"]
     if (values["status"] and values["clean"]) or (instead and values["print_dir"]):
         raise UsageError("--status, --clean and --print_dir are different things; give one")
@@ -131,8 +135,8 @@ def _run(
 
 
 def _copy(request: StageRequest, values: Mapping[str, Any]) -> None:
+    from dataprep.staging.launcher import answer
     from dataprep.staging.placement import find_placement
-    from dataprep.staging.run import NO_ROOM
     from dataprep.staging.stage import stage
 
     placement = find_placement()
@@ -141,20 +145,25 @@ def _copy(request: StageRequest, values: Mapping[str, Any]) -> None:
             f"--rendezvous {request.rendezvous}: no scheduler or MPI tells of other nodes here; "
             "set RANK, from 0, and WORLD_SIZE, the number of nodes, in the environment of each"
         )
-    printed = values["print_dir"] or values["launched"] == "copy"
+    launched = values["launched"] == "copy"
+    printed = values["print_dir"] or launched
     how = "run the same command again: what is whole is used again"
-    place: Path | str
+    if launched:
+        say(answer("begun"))
     try:
         with watched(how, quiet_stdout=printed) as display:
             place = stage(request, Reporter(display))
-    except NoRoomError as error:
-        if values["launched"] != "copy":
+    except StagingError as error:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # as a launcher sends it when a node fails
+        if not (launched and isinstance(error, NoRoomError)):
             raise
         # All nodes know: none of them is to be ended by the launcher before it has said so.
         say(f"dataprep: error: {error}", err=True)
-        place = NO_ROOM
+        said = answer("no-room")
+    else:
+        said = answer("copy", str(place)) if launched else str(place)
     if printed:
-        hand_on(f"{place}\n")
+        hand_on(f"{said}\n")
 
 
 def _status(source: Path | str | None, values: Mapping[str, Any]) -> None:
@@ -172,8 +181,8 @@ def _clean(source: Path | str | None, values: Mapping[str, Any]) -> None:
     from dataprep.staging.placement import find_job
     from dataprep.staging.plan import find_copies
 
-    launched = values["launched"] == "clean"
-    if launched:
+    launched = values["launched"] is not None
+    if values["launched"] == "clean_later":
         _wait_to_be_told()
     if source is not None or values["to"]:
         place, job = _find_place(source, values)
@@ -197,14 +206,14 @@ def _clean(source: Path | str | None, values: Mapping[str, Any]) -> None:
 
 def _wait_to_be_told() -> None:
     """Until the job is over, which `run_on_copy` or the scheduler says."""
-    from dataprep.staging.run import READY
+    from dataprep.staging.launcher import answer
 
     for ignored in (signal.SIGUSR1, signal.SIGINT, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
     # Blocked for good: the one may be followed by the other.
     told = (signal.SIGTERM, signal.SIGUSR2)
     signal.pthread_sigmask(signal.SIG_BLOCK, told)
-    say(READY)
+    say(answer("ready"))
     signal.sigwait(told)
 
 

@@ -19,6 +19,10 @@ from dataprep.system.messages import counted, printable
 from dataprep.system.state_files import read_state
 from dataprep_schemas.state import CommitRecord, Marker, StoredJob
 
+_KILLED = (
+    "process {process} on {host} ended without a word, as one that is killed for want of memory: "
+    "then give the job more, or use fewer --workers"
+)
 _GROWING = (
     "sealed, but not finished is what --append or `dataprep compact` was making, which is below; "
     "run the same command again to resume"
@@ -133,6 +137,8 @@ def read_status(out: Path) -> JobStatus:
     if runs is None and (merging or growing):
         runs = "stopped", _MERGING if merging else _GROWING
     state, description = runs or _describe_rest(workspace, splits, rejected)
+    if holder is not None and state in ("silent", "stopped"):  # who ends by itself leaves no lock
+        description += f"; {_KILLED.format(process=holder[0].process, host=holder[0].host)}"
     under_way = images_under_way(job) if works else 0
     rate = _rate(job, records, holder[0].since) if works and holder is not None else None
     stored = read_state(begun.job, StoredJob)

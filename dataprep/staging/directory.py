@@ -20,7 +20,7 @@ from typing import Self, TypeVar
 
 from dataprep.errors import NoRoomError, StagingError
 from dataprep.system.durable_files import PARTIAL, write_durably
-from dataprep.system.messages import printable, refusal
+from dataprep.system.messages import printable, refusal, shortage
 from dataprep.system.ownership import flaw_of, owner_name
 from dataprep.system.state_files import encode, read_state
 from dataprep_schemas.state import State
@@ -176,16 +176,16 @@ def target_error(
         copied: whether something may have been copied already; if not, no space is `NoRoomError`.
     """
     where = f"{printable(str(place))}: cannot go on{f' {printable(doing)}' if doing else ''}"
-    reason = refusal(error)
     if error.errno in _FULL:
+        what, remedy = shortage(error, Path(place))
         kind = StagingError if copied else NoRoomError
         return kind(
-            f"{where}: no space left ({reason}); free some and run the same "
-            "command again, or choose another place (--to)"
+            f"{where}: {what}; {remedy} and run the same command again, or choose another place "
+            "(--to)"
         )
     return StagingError(
-        f"{where}: {reason}; mend that, or choose another place (--to), and run the same command "
-        "again"
+        f"{where}: {refusal(error)}; mend that, or choose another place (--to), and run the same "
+        "command again"
     )
 
 

@@ -23,7 +23,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from multiprocessing.connection import Connection, wait
 from queue import Empty, SimpleQueue
 from typing import Self
@@ -50,6 +50,7 @@ from dataprep.version import __version__
 
 # Below 32768, where Linux begins to take ports for outgoing connections.
 _FIRST_PORT, _PORTS = 20_000, 12_768
+_FAREWELL_SECONDS = 2.0
 _ADVICE = (
     "see what was said there, whether it has the same SRC, whether its storage hangs, and whether "
     "a firewall is between (--rendezvous names a HOST:PORT); srun -K ends all when one fails"
@@ -120,6 +121,7 @@ class _Nodes:
         self._names = {self.index: named(self.index, self._host)}
         self._inbox: SimpleQueue[tuple[int, Message] | StagingError] = SimpleQueue()
         self._sending = threading.Lock()
+        self._heard: StagingError | None = None
         self._over = False  # all know of a failure, or this node leaves
         self._thread = threading.Thread(target=self._listen, daemon=True)
 
@@ -208,6 +210,10 @@ class _Nodes:
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if error is not None:
             self._end(failure(error, f"{self._names[self.index]} failed: "))
+            # Until the others have heard it: a launcher ends them behind this one.
+            with suppress(BaseException) if isinstance(error, Exception) else nullcontext():
+                if self._thread.is_alive():
+                    self._thread.join(_FAREWELL_SECONDS)
         self._over = True
         for link in self._links.values():
             handshake.hang_up(link)
@@ -215,6 +221,8 @@ class _Nodes:
             self._thread.join()
         for link in self._links.values():
             link.close()
+        if self._heard is not None and error is not None and not isinstance(error, Exception):
+            raise self._heard from None  # why a launcher has ended this one
 
     def _next(self, seconds: float | None = None) -> tuple[int, Message]:
         """What another node says next; what came before a failure counts. Empty if nothing."""
@@ -256,7 +264,7 @@ class _Nodes:
                 del nodes[link]
                 if self._end(message):
                     kind = NoRoomError if message.no_room else StagingError
-                    error = kind(message.reason)
+                    self._heard = error = kind(message.reason)
                     self._inbox.put(error)
                     self._on_failure(error)
 

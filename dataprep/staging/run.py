@@ -15,8 +15,10 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Self
@@ -25,22 +27,29 @@ from dataprep.errors import DataprepError, NoRoomError, StagingError, StoppedErr
 from dataprep.staging.cleaning import clean
 from dataprep.staging.directory import StageDirectory, private_name
 from dataprep.staging.handshake import SECRET
+from dataprep.staging.launcher import Answer, answers, launch_environment, launch_words
 from dataprep.staging.node_lock import is_named
-from dataprep.staging.placement import LOOP, Job, Placement, find_job, find_placement, short_name
+from dataprep.staging.placement import (
+    LOOP,
+    Job,
+    Placement,
+    find_job,
+    find_placement,
+    short_name,
+    whole_job,
+)
 from dataprep.staging.plan import find_place
 from dataprep.staging.request import StageReporter, StageRequest
 from dataprep.staging.stage import stage
 from dataprep.staging.status import read_staged
-from dataprep.system.messages import printable
-
-NO_ROOM = "no room"  # what a launched copier prints in the place of a directory
-READY = "ready"  # what a launched cleaner prints once it waits
+from dataprep.system.messages import counted, printable, some_of
 
 # A scheduler's cancel or the end of the time (LSF sends USR2 then), Ctrl-C, a closed terminal.
 _STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2)
 _WARNING = signal.SIGUSR1  # Slurm's, some time before the end: for the command, which goes on
 _CLEANING_SECONDS = 70.0
 _LISTENING_SECONDS = 1.0
+_LOOKING_SECONDS = 0.1  # between two looks, at what takes a moment
 _USERS = "users"  # in the private directory, see `_using`
 
 
@@ -71,7 +80,8 @@ def run_on_copy(
     with _Signals() as signals:
         if job is None or placement.step is not None or placement.origin == LOOP:
             return _run_here(placement, request, command, reporter, signals, keep=keep)
-        return _run_on_nodes(job, command, words, signals, keep=keep)
+        seconds = request.rendezvous_seconds
+        return _run_on_nodes(job, command, words, signals, seconds=seconds, keep=keep)
 
 
 class _Signals:
@@ -124,22 +134,28 @@ class _Signals:
             self._raising = False
 
     def run(
-        self, words: Sequence[str], *, output: bool = False, **variables: str
+        self,
+        words: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        hear: Callable[[str], object] | None = None,
     ) -> tuple[int, str]:
         """Run a program, which gets all signals that come; its exit code, and what it printed.
 
         Args:
-            output: it is asked for: this is no command of the user's, and a warning ends it.
+            hear: told now and then what it has printed up to now; what it raises ends the program.
+                This is no command of the user's then: a warning ends it, and stdin is not its.
         """
         early: list[int] = []
-        self._early, self._is_command = early, not output
+        self._early, self._is_command = early, hear is None
         try:
             self.check()  # what comes from here on is handed on
             process = subprocess.Popen(  # noqa: S603  # the user's command or the site's launcher
                 list(words),
-                stdout=subprocess.PIPE if output else None,
+                stdin=subprocess.DEVNULL if hear else None,
+                stdout=subprocess.PIPE if hear else None,
                 text=True,
-                env={**os.environ, **variables},
+                env=environment,
             )
             self._working = process
         finally:
@@ -147,21 +163,27 @@ class _Signals:
         try:
             for number in early:
                 process.send_signal(number)
-            while True:
-                with suppress(subprocess.TimeoutExpired):
-                    # Woken up now and then: a signal that comes right before the blocking call,
-                    # or to another thread, does not interrupt it.
-                    out, _ = process.communicate(timeout=_LISTENING_SECONDS)
-                    break
+            out = ""
+            while process.returncode is None:
+                # Woken up now and then: a signal that comes right before the blocking call,
+                # or to another thread, does not interrupt it.
+                out = _heard(process, _LISTENING_SECONDS)
+                if hear is not None and process.returncode is None:
+                    hear(out)
+        except StagingError:
+            process.terminate()
+            _ended(process)
+            raise
         finally:
             self._working, self._is_command = None, False
         code = process.returncode
-        return code if code >= 0 else 128 - code, out or ""
+        return code if code >= 0 else 128 - code, out
 
 
 def _run(command: Sequence[str], place: Path, signals: _Signals) -> int:
     # Nobody writes to the copies, and not all storage has the locks that HDF5 asks for.
-    code, _ = signals.run(command, DATA_DIR=str(place), HDF5_USE_FILE_LOCKING="FALSE")
+    own = {"DATA_DIR": str(place), "HDF5_USE_FILE_LOCKING": "FALSE"}
+    code, _ = signals.run(command, {**os.environ, **own})
     return code
 
 
@@ -222,16 +244,30 @@ def _clean_here(place: Path, job: str | None) -> str:
 
 
 def _run_on_nodes(
-    job: Job, command: Sequence[str], words: Sequence[str], signals: _Signals, *, keep: bool
+    job: Job,
+    command: Sequence[str],
+    words: Sequence[str],
+    signals: _Signals,
+    *,
+    seconds: float,
+    keep: bool,
 ) -> int:
-    program = [*launcher(job), sys.executable, "-P", "-m", "dataprep", *words]
+    job = whole_job(job, os.environ)
+    program = [sys.executable, "-P", "-m", "dataprep", *words]
     # Known to the copies that are started here, and to no other user of the cluster.
     secret = os.environ.get(SECRET) or secrets.token_hex(32)
+    environment = launch_environment(job, secret)
+    copying = launch_words(job, [*program, "--launched", "copy"])
+    started = partial(_Started, copying[0], job.count or 1, seconds)
     cleaner = None
+    if job.origin == "Slurm" and not keep:
+        later = launch_words(
+            job, [*program, "--clean", "--launched", "clean_later"], together=False
+        )
+        cleaner = _start_cleaner(later, environment, started(), signals)
+    cleaning = launch_words(job, [*program, "--clean", "--launched", "clean"])
     try:
-        if job.origin == "Slurm" and not keep:
-            cleaner = _start_cleaner(program, job.count or 1, signals)
-        place = _stage_on_nodes(program, secret, signals)
+        place = _stage_on_nodes(copying, environment, started(), signals)
         here = short_name(socket.gethostname()) in map(short_name, job.hosts)  # no login node
         if here and not read_staged(place).is_whole:
             raise StagingError(
@@ -244,105 +280,106 @@ def _run_on_nodes(
             cleaner.send_signal(signal.SIGUSR2)
             _await(cleaner)
         elif not (keep and signals.stopped):
-            _await(_start([*program, "--clean"], variables={SECRET: secret}))
+            _await(_start(cleaning, environment))
 
 
-def launcher(job: Job) -> list[str]:
-    """The words that start one process on every node of a job, with all of the node's cores.
-
-    Raises:
-        UsageError: the program is not there.
-    """
-    nodes = str(job.count or 1)
-    if job.origin == "Slurm":
-        words = ["srun", "--overlap", f"--nodes={nodes}", f"--ntasks={nodes}"]
-        words += ["--ntasks-per-node=1", "--cpu-bind=none", "--kill-on-bad-exit=1"]
-    elif job.origin == "LSF":
-        words = ["blaunch", "-no-shell", "-z", " ".join(job.hosts)]
-    else:
-        words = ["mpiexec", "-n", nodes]
-    if shutil.which(words[0]) is None:
-        raise UsageError(
-            f"{words[0]}, which starts a process on every node, is not on the PATH; load its "
-            "module, or start `dataprep stage` on every node yourself"
-        )
-    if words[0] == "mpiexec":
-        # Open MPI says it in one way; MPICH, Intel MPI and Cray's PALS in another.
-        said = subprocess.run(
-            ["mpiexec", "--version"],  # noqa: S607  # the site's own
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        ).stdout.lower()
-        is_open_mpi = any(name in said for name in ("open mpi", "openmpi", "openrte"))
-        # Open MPI hands on only the variables that it is told to.
-        own = ["--map-by", "ppr:1:node", "--bind-to", "none", "-x", SECRET]
-        words += own if is_open_mpi else ["--ppn", "1"]
-    return words
-
-
-def _start(
-    words: Sequence[str], *, output: bool = False, variables: Mapping[str, str] | None = None
-) -> subprocess.Popen[str]:
+def _start(words: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[str]:
     """Start what cleans; in a session of its own, where no terminal disturbs it."""
     return subprocess.Popen(  # noqa: S603  # the site's launcher
         list(words),
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE if output else None,
+        stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        env={**os.environ, **(variables or {})},
+        env=environment,
     )
 
 
-def _start_cleaner(program: Sequence[str], nodes: int, signals: _Signals) -> subprocess.Popen[str]:
+def _start_cleaner(
+    words: Sequence[str], environment: Mapping[str, str], started: _Started, signals: _Signals
+) -> subprocess.Popen[str]:
     """Start a process a node that cleans as soon as it is told, and see that all wait for that.
 
     Slurm starts no step any more in a job that is being stopped.
     """
-    words = [*program, "--clean", "--launched", "clean"]
-    words[words.index("--kill-on-bad-exit=1")] = "--kill-on-bad-exit=0"
-    cleaner = _start(words, output=True)
-    assert cleaner.stdout is not None  # noqa: S101  # it is a pipe
+    cleaner = _start(words, environment)
     try:
         with signals.raised():
-            _expect_ready([cleaner.stdout.readline() for _ in range(nodes)])
+            out = ""
+            while not started.everywhere(out, "ready", is_over=cleaner.returncode is not None):
+                out = _heard(cleaner, _LOOKING_SECONDS)
     except BaseException:
         cleaner.terminate()
-        _await(cleaner)
+        _ended(cleaner)
         raise
     return cleaner
 
 
-def _expect_ready(lines: Sequence[str]) -> None:
-    if {line.strip() for line in lines} != {READY}:
-        raise StagingError("srun did not start a process on every node; see the lines above")
+class _Started:
+    """Whether a process runs on every node, in the time in which nodes wait for each other."""
+
+    def __init__(self, program: str, nodes: int, seconds: float) -> None:
+        self.nodes = nodes
+        self._program = program
+        self._end = time.monotonic() + seconds
+
+    def everywhere(self, out: str, kind: Answer, *, is_over: bool = False) -> bool:
+        """Given what they have printed up to now; raises `StagingError` if it takes too long."""
+        count = len(answers(out, kind))
+        if count >= self.nodes:
+            return True
+        if not is_over and time.monotonic() < self._end:
+            return False
+        raise StagingError(
+            f"{self._program} did not start a process on every node: {count} of "
+            f"{counted(self.nodes, 'node')} answered; see the lines above, and that no other step "
+            "of the job has its nodes, or wait longer (--rendezvous_seconds)"
+        )
 
 
-def _await(cleaner: subprocess.Popen[str]) -> None:
-    """Wait until the nodes are clean, as long as a scheduler may let us."""
+def _heard(process: subprocess.Popen[str], seconds: float) -> str:
+    """What it has printed, all of it once it has ended, or up to now if that takes longer."""
     try:
-        cleaner.communicate(timeout=_CLEANING_SECONDS)
-    except subprocess.TimeoutExpired:
-        cleaner.kill()
-        cleaner.communicate()
-    if cleaner.returncode:
+        return process.communicate(timeout=seconds)[0] or ""
+    except subprocess.TimeoutExpired as waited:
+        out = waited.output or b""  # bytes even where text was asked for
+        return out.decode(errors="replace") if isinstance(out, bytes) else out
+
+
+def _ended(process: subprocess.Popen[str]) -> int:
+    """Wait for an end as long as a scheduler may let us; the exit code."""
+    _heard(process, _CLEANING_SECONDS)
+    if process.returncode is None:
+        process.kill()
+        process.wait()
+    return process.returncode
+
+
+def _await(process: subprocess.Popen[str]) -> None:
+    """Wait until the nodes are clean."""
+    if _ended(process):
         sys.stderr.write("dataprep: cleaning failed on a node; see the lines above\n")
 
 
-def _stage_on_nodes(program: Sequence[str], secret: str, signals: _Signals) -> Path:
+def _stage_on_nodes(
+    words: Sequence[str], environment: Mapping[str, str], started: _Started, signals: _Signals
+) -> Path:
     """Make the copies; returns where they are, the same place on every node."""
-    code, out = signals.run([*program, "--launched", "copy"], output=True, **{SECRET: secret})
+    code, out = signals.run(words, environment, hear=lambda out: started.everywhere(out, "begun"))
     signals.check()
-    places = sorted(set(out.splitlines()))
-    if places == [NO_ROOM]:
+    copies = answers(out, "copy")
+    if answers(out, "no-room") and not copies:
         raise NoRoomError("a node has too little space, so nothing was copied; see the lines above")
-    if code or not places:
+    if code or not copies:
         raise StagingError(f"the copies were not made (exit code {code}); see the lines above")
-    if len(places) > 1:
+    if len(copies) < started.nodes:
         raise StagingError(
-            f"the nodes have their copies in different places: {', '.join(places)}; choose one "
+            f"{len(copies)} of {counted(started.nodes, 'node')} said where the copy is; see the "
+            "lines above, and that no option of the launcher leaves out nodes or their output"
+        )
+    if len(places := sorted(set(copies))) > 1:
+        raise StagingError(
+            f"the nodes have their copies in different places: {some_of(places)}; choose one "
             "for all (--to)"
         )
     return Path(places[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -12,7 +13,7 @@ from typing import NamedTuple
 
 from dataprep.errors import DataprepError, NoRoomError, StagingError, UsageError
 from dataprep.staging import mpi
-from dataprep.staging.agreement import Alone, Peers
+from dataprep.staging.agreement import Alone, Peers, named
 from dataprep.staging.copier import Copier
 from dataprep.staging.copying import Progress
 from dataprep.staging.directory import StageDirectory, private_name
@@ -27,6 +28,8 @@ from dataprep_schemas.state import Outcome
 
 _OUTCOME = "outcome"
 _LAUNCH = "launch"  # of the locks that say who does the work for one launch
+_NAMES_A_NODE = re.compile(r"\bnode \d+ \(")
+_TELLING = 2.0  # seconds for the first process of a node to tell the other nodes
 _STAGGER = 10.0  # seconds within which the processes of one launch begin on a node
 
 
@@ -43,6 +46,16 @@ def stage(request: StageRequest, reporter: StageReporter) -> Path:
             each other, not on another node.
     """
     placement = find_placement()
+    try:
+        return _staged(request, placement, reporter)
+    except StagingError as error:
+        if placement.nodes == 1 or _NAMES_A_NODE.search(str(error)):
+            raise
+        me = named(placement.node, placement.host)
+        raise type(error)(f"{me}: {error}") from error
+
+
+def _staged(request: StageRequest, placement: Placement, reporter: StageReporter) -> Path:
     share_of(request, placement)  # before anything is made
     reason = mpi.unavailable() if request.broadcast else ""
     if reason is None:
@@ -71,6 +84,8 @@ def _stage_by_reading(request: StageRequest, placement: Placement, reporter: Sta
             # The other nodes must not wait for this one; whether they can be told or not, it ends.
             with suppress(DataprepError), connect(Progress()):
                 raise
+        elif placement.nodes > 1:
+            time.sleep(_TELLING)  # the first to end may be the end of all
         raise
     with directory:
         progress = Progress(reporter if placement.node == 0 else None)

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from dataprep.errors import SinkError, UsageError
-from dataprep.system.messages import refusal
+from dataprep.system.messages import refusal, shortage
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK})
@@ -168,9 +168,10 @@ def storage_error(error: OSError, out: Path, doing: str = "") -> SinkError:
     during = f" while {doing}" if doing else ""
     what = f"written{during}" if doing else "read or written"
     if is_full(error) and error.errno != errno.EFBIG:
+        what, remedy = shortage(error, out)
         return SinkError(
-            f"{out}: no space left{during} ({error.strerror}); free some and run the same command "
-            "again: finished shards are kept"
+            f"{out}: {what}{during}; {remedy} and run the same command again: finished shards are "
+            "kept"
         )
     where = f" ({error.filename})" if error.filename else ""
     return SinkError(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import os
 import re
 import resource
 from collections.abc import Collection
+from pathlib import Path
 from typing import Final
 
 from dataprep.errors import SourceError, UsageError
@@ -80,6 +82,30 @@ def refusal(error: OSError) -> str:
     if error.errno == errno.EFBIG and bound != resource.RLIM_INFINITY:
         return f"{reason}, files may have {sized(bound)} here (ulimit -f)"
     return reason
+
+
+def shortage(error: OSError, place: Path | int) -> tuple[str, str]:
+    """What is used up where a file system takes no more, bytes or files; and what to do.
+
+    Args:
+        place: what was written to, or a descriptor of it.
+    """
+    if error.errno == errno.EDQUOT:
+        return (
+            f"the quota, of bytes or of files, is used up ({error.strerror})",
+            "delete some of either, or ask for more",
+        )
+    try:
+        status = os.statvfs(place)
+    except OSError:
+        return f"no space left ({error.strerror})", "free some"
+    if status.f_files and not status.f_favail:
+        free = sized(status.f_bavail * (status.f_frsize or status.f_bsize))
+        return (
+            f"it can hold no more files, though {free} are free (no inode is left; df -i)",
+            "delete files there",
+        )
+    return f"no space left ({error.strerror})", "free some"
 
 
 def sized(count: float) -> str:

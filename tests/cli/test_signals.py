@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 import time
 from contextlib import suppress
 
@@ -32,6 +33,34 @@ def test_a_signal_in_the_midst_of_a_deletion_stops_the_call_a_moment_later() -> 
 
     with pytest.raises(StoppedError, match="stopped by SIGTERM; go on"):
         call()
+
+
+def test_a_signal_that_is_lost_again_stops_the_call_in_the_end() -> None:
+    """As on a busy machine, where it is sent again before Python is done with the first one."""
+
+    class Held:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGTERM)
+
+    start = threading.Thread.start
+
+    def slow(thread: threading.Thread) -> None:
+        start(thread)
+        end = time.monotonic() + 0.2
+        while time.monotonic() < end:  # within the hook, where it is sent several times
+            pass
+
+    @resumable("go on")
+    def call() -> None:
+        held = Held()
+        del held
+        time.sleep(20)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threading.Thread, "start", slow)
+        with pytest.raises(StoppedError, match="stopped by SIGTERM; go on"):
+            call()
+    assert not [each for each in threading.enumerate() if "_send" in each.name]
 
 
 def test_the_handlers_that_were_there_are_there_again() -> None:

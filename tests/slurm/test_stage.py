@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.staging.run import NO_ROOM
+from dataprep.staging.launcher import answers
 from tests.conftest import Made, Raw, make, write_tiny_raw
 from tests.slurm.cluster import NODES, OPEN_MPI, Cluster
 
@@ -158,7 +158,7 @@ def test_a_broadcast_without_room_is_told_by_every_node(
     stage = f"{mpirun} dataprep stage {plain} --broadcast mpi --launched copy"
     ended = cluster.wait(cluster.submit(job(f"{stage}; echo code $?"), **OPEN_MPI))
     lines = ended.out.splitlines()
-    assert lines.count(NO_ROOM) == len(NODES), ended.out
+    assert len(answers(ended.out, "no-room")) == len(NODES), ended.out
     assert lines[-1] == "code 0", ended.out
     for node in NODES:
         assert staged(cluster, node).keys() <= {""}

@@ -255,7 +255,7 @@ def test_a_warning_that_interrupts_nothing_is_heard_too() -> None:
     warning = threading.Thread(target=warn)
     warning.start()
     with _Signals() as signals:
-        assert signals.run(["sh", "-c", training]) == (3, "")
+        assert signals.run(["sh", "-c", training], os.environ) == (3, "")
     warning.join()
     assert signals.stopped is None
 
