@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ FORMATS: Final = {
 
 _DELIMITERS: Final = {"csv": ",", "tsv": "\t"}
 _LONGEST_LINE: Final = 1 << 21  # of a header; the database takes lines of 2 MB
+_FORMS: Final = ("NFC", "NFD")
 _SHOWN: Final = 20  # columns in a message
 _READ_LINES: Final = (  # no byte of a line but its end means anything
     "(select rtrim(coalesce(line, ''), chr(13)) as line from read_csv({file}, auto_detect=false, "
@@ -237,7 +239,7 @@ class ClassList:
     Attributes:
         place: what messages call the list.
         classes: (identifier, name), by 0-based index.
-        indices: the index of each identifier.
+        indices: the index of each identifier, however Unicode composes it.
         sha256: of the file.
     """
 
@@ -253,6 +255,19 @@ def in_order(classes: Iterable[str]) -> list[str]:
     if all(name.isascii() and name.isdecimal() for name in names):
         names.sort(key=int)
     return names
+
+
+def one_form(names: Iterable[str]) -> dict[str, str]:
+    """What each name is called: of names that differ in Unicode's form alone, all NFC.
+
+    Every other name is called what it is, in whatever form.
+    """
+    forms: dict[str, list[str]] = {}
+    for name in dict.fromkeys(names):
+        forms.setdefault(unicodedata.normalize("NFC", name), []).append(name)
+    return {
+        name: form if len(same) > 1 else name for form, same in forms.items() for name in same
+    }
 
 
 def load_class_list(path: Path) -> ClassList:
@@ -271,16 +286,18 @@ def load_class_list(path: Path) -> ClassList:
             "sort the lines by it and take it away, or put a TAB behind it if it is part of a class"
         )
     classes: dict[str, str] = {}
+    indices: dict[str, int] = {}
     for number, line in lines.items():
         identifier, _, name = line.partition("\t")
         identifier = identifier.strip().strip("/")
-        if identifier in classes:
+        if identifier in classes or unicodedata.normalize("NFC", identifier) in indices:
             raise SourceError(
                 f"{place}, line {number}: class {printable(identifier)} is there already; "
                 "expected each class once; remove one of them"
             )
+        for form in (identifier, *(unicodedata.normalize(to, identifier) for to in _FORMS)):
+            indices[form] = len(classes)
         classes[identifier] = name.strip() or identifier
-    indices = {identifier: index for index, identifier in enumerate(classes)}
     return ClassList(place, tuple(classes.items()), indices, file_sha256(path))
 
 

@@ -15,6 +15,7 @@ from typing import Final
 
 from dataprep.errors import UsageError
 from dataprep.system.messages import printable
+from dataprep.system.shares import read_share
 from dataprep.tables.cut import StratifiedCut
 
 _USUAL: Final = {
@@ -145,17 +146,17 @@ def parse_split(option: str, text: str) -> str:
 
 
 def parse_share(option: str, text: str) -> Fraction:
-    """A share of the groups, ``0.1``, exactly.
+    """A share of the groups, ``0.1``, ``10%`` or ``1/10``, exactly.
 
     Raises:
         UsageError: it is no number from 0 to below 1.
     """
     try:
-        share = Fraction(text)
-    except (ValueError, ZeroDivisionError):
-        share = Fraction(-1)
-    if not 0 <= share < 1:
-        raise UsageError(f"--{option} {text}: expected a number from 0 to below 1, such as 0.1")
+        share = read_share(text)
+    except ValueError:
+        share = Fraction(1)
+    if share == 1:
+        raise UsageError(f"--{option} {printable(text)}: expected a number from 0 to below 1, such as 0.1")
     return share
 
 

@@ -37,7 +37,7 @@ from dataprep.datasets.folder.layout import (
     refuse_listing,
 )
 from dataprep.datasets.folder.options import OPTIONS, parse_options, refuse_options_of_listings
-from dataprep.datasets.lists import ClassList, in_order, load_class_list
+from dataprep.datasets.lists import ClassList, in_order, load_class_list, one_form
 from dataprep.datasets.raw_directory import open_level
 from dataprep.datasets.splits import in_usual_order
 from dataprep.errors import SourceError, UsageError
@@ -51,7 +51,7 @@ if TYPE_CHECKING:  # they load DuckDB and Arrow, which --help does not need
     from dataprep.datasets.folder.listing import Listing
 
 # Part of every fingerprint: raise it whenever the same raw data would scan differently.
-_SCAN_RULES: Final = 8
+_SCAN_RULES: Final = 9
 
 
 class Folder(Dataset):
@@ -119,9 +119,13 @@ class Folder(Dataset):
         return None if self._known is None else self._known.classes
 
     def name_classes(self, found: Collection[str]) -> Classes | None:
-        """Those of annotations, in the order of their numbers; None of everything else."""
+        """Those of annotations, in the order of their numbers; one of two that look the same."""
         if not self._wanted.annotations:
-            return None
+            forms = one_form(found)
+            if not (twice := sorted({form for name, form in forms.items() if name != form})):
+                return None
+            said = f"{some_of(twice)}: written in two forms of Unicode (NFC and NFD), one class"
+            return Classes(self.order_classes({*forms.values()}), forms, said)
         names = dict.fromkeys(text.partition("\t")[2] for text in sorted(found))
         return Classes([(name, name) for name in names], {})
 
