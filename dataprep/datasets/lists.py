@@ -265,9 +265,7 @@ def one_form(names: Iterable[str]) -> dict[str, str]:
     forms: dict[str, list[str]] = {}
     for name in dict.fromkeys(names):
         forms.setdefault(unicodedata.normalize("NFC", name), []).append(name)
-    return {
-        name: form if len(same) > 1 else name for form, same in forms.items() for name in same
-    }
+    return {name: form if len(same) > 1 else name for form, same in forms.items() for name in same}
 
 
 def load_class_list(path: Path) -> ClassList:

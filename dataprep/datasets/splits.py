@@ -52,6 +52,12 @@ def split_of_folder(name: str) -> str:
     return _USUAL.get(name.lower(), "")
 
 
+def split_in_name(name: str) -> str:
+    """The one split that is a word of a name, ``train2017`` or ``seg_train``; empty without one."""
+    splits = {split_of_folder(word) for word in re.findall(r"[a-z]+", name.lower())} - {""}
+    return splits.pop() if len(splits) == 1 else ""
+
+
 def split_name(text: str) -> str:
     """The name of a split as this project writes it: ``validation`` for ``Val``.
 
@@ -156,7 +162,9 @@ def parse_share(option: str, text: str) -> Fraction:
     except ValueError:
         share = Fraction(1)
     if share == 1:
-        raise UsageError(f"--{option} {printable(text)}: expected a number from 0 to below 1, such as 0.1")
+        raise UsageError(
+            f"--{option} {printable(text)}: expected a number from 0 to below 1, such as 0.1"
+        )
     return share
 
 

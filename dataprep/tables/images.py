@@ -138,6 +138,11 @@ SHARE: Final = (
 )
 """How many images of a split its share is: as many as are at least that."""
 
+_BY_SPLIT: Final = """
+select split, list(distinct name order by name) from
+(select split, unnest(numbers) as number from label_sets) join classes using (number) group by split
+"""
+
 # Of splits in which anything has a class, and of classes that anything has.
 _LACKING: Final = """
 with found as (select distinct split, unnest(numbers) as number from label_sets)
@@ -398,6 +403,10 @@ class Images(AbstractContextManager["Images"]):
         if self.sealed is None:
             return []
         return self.rows(_CHANGED.format(table=tables([self.sealed])), {"shown": _SHOWN})
+
+    def classes_by_split(self) -> dict[str, list[str]]:
+        """The classes that images of each split have; call it after `choose`."""
+        return dict(self.rows(_BY_SPLIT))
 
     def lacking(self) -> dict[str, list[str]]:
         """Of each split the classes that only others have; call it after `choose`."""

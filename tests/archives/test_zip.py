@@ -96,7 +96,9 @@ def test_names_are_decoded_as_they_were_encoded(tmp_path: Path) -> None:
     names = ["Größe.png", "日本.png", "plain.png"]
     found = scan(tmp_path, zipped(*((entry(name), b"x") for name in names)))
     assert [image.path for image in found.images] == names
-    old = zipped((entry("Grxse.png", create_system=0), b"x")).replace(b"Grxse", b"Gr\x94se")  # code page 437
+    old = zipped((entry("Grxse.png", create_system=0), b"x")).replace(
+        b"Grxse", b"Gr\x94se"
+    )  # code page 437
     found = scan(tmp_path, old)
     assert [image.path for image in found.images] == ["Gröse.png"]
     assert read_image(tmp_path, rows(found)[0]) == b"x"
@@ -205,7 +207,7 @@ def unflagged(name: bytes, host: int, extra: bytes = b"") -> tuple[zipfile.ZipIn
     """A member whose name is these bytes, and nothing says in which characters."""
 
     class Plain(zipfile.ZipInfo):
-        def _encodeFilenameFlags(self) -> tuple[bytes, int]:
+        def _encodeFilenameFlags(self) -> tuple[bytes, int]:  # noqa: N802
             return name, self.flag_bits & ~0x800
 
     info = Plain("x", MOMENT)

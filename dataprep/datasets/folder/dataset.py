@@ -24,6 +24,7 @@ from dataprep.datasets.base import (
     ScanUnit,
     wanted_splits,
 )
+from dataprep.datasets.folder.beside import only_class, refuse_classes, refuse_listing, refuse_twins
 from dataprep.datasets.folder.headers import Headers, KeyedHash, header_attributes
 from dataprep.datasets.folder.layout import (
     ContainerUnit,
@@ -34,7 +35,6 @@ from dataprep.datasets.folder.layout import (
     make_units,
     metadata_beside,
     open_top,
-    refuse_listing,
 )
 from dataprep.datasets.folder.options import OPTIONS, parse_options, refuse_options_of_listings
 from dataprep.datasets.lists import ClassList, in_order, load_class_list, one_form
@@ -79,7 +79,7 @@ class Folder(Dataset):
             self.cut = replace(self._wanted.cut.stratified, kept=self._wanted.splits_from)
         self.names_files = not self._wanted.hash_keys
         self.attributes: tuple[Attribute, ...] = ()  # `find` knows; so these
-        self._boxes = self._captions = False
+        self._boxes = self._captions = self._by_folders = False
 
     def config(self) -> Mapping[str, str]:
         """The options that shape the index; no paths of files."""
@@ -122,7 +122,10 @@ class Folder(Dataset):
         """Those of annotations, in the order of their numbers; one of two that look the same."""
         if not self._wanted.annotations:
             forms = one_form(found)
-            if not (twice := sorted({form for name, form in forms.items() if name != form})):
+            twice = sorted({form for name, form in forms.items() if name != form})
+            if not twice and self._by_folders and len(forms) == 1:
+                return Classes(self.order_classes(forms), forms, only_class(*forms))
+            if not twice:
                 return None
             said = f"{some_of(twice)}: written in two forms of Unicode (NFC and NFD), one class"
             return Classes(self.order_classes({*forms.values()}), forms, said)
@@ -132,6 +135,11 @@ class Folder(Dataset):
     def order_classes(self, found: Iterable[str]) -> Sequence[tuple[str, str]]:
         """By name; by value if all are whole numbers, so that 10 comes after 9."""
         return [(name, name) for name in in_order(found)]
+
+    def check_classes(self, found: Sequence[str], by_split: Mapping[str, Collection[str]]) -> None:
+        """Refuse folders that can be no classes; what a file says is believed."""
+        if self._by_folders:
+            refuse_classes(found, {} if self._wanted.cut else by_split)
 
     def find(self, raw: Path, splits: Sequence[str] | None) -> Found:
         """Detect what there is from the listings of the top two levels; no archive is opened.
@@ -147,6 +155,7 @@ class Folder(Dataset):
             found = self._find_listed(raw, sources)
         else:
             found = find_folders(raw, self._wanted)
+            self._by_folders = not self._wanted.unlabelled
         return found if splits is None or found.splits is None else _only(found, splits)
 
     def scan(self, raw: Path, unit: ScanUnit) -> Scanned:
@@ -391,6 +400,7 @@ class Folder(Dataset):
                 continue
             if container.prefix:
                 refuse_listing(container.path, found.ignored, self._wanted)
+            refuse_twins(container.path, found.images, found.ignored, self._wanted)
             labelled = label_images(container, unit.split, placed, self._wanted, numbers, known)
             for split, row in self._completed(raw, labelled, unit.restarts_name, restarts):
                 rows.setdefault(split, []).append(row)
