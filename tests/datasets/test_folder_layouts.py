@@ -11,6 +11,7 @@ import unicodedata
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -43,7 +44,7 @@ def write(raw: Path, names: Sequence[str], texts: dict[str, str] | None = None) 
 
 # Of each: images, texts beside them, and the labels they must get, by split and key.
 V2, TINY = "imagenetv2-matched-frequency-format-val", ["n01443537", "n01629819"]
-PUBLISHED = {
+PUBLISHED: dict[str, tuple[list[str], dict[str, str], list[Any]]] = {
     "ImageNetV2": (
         [f"{V2}/{number}/x{number}.jpeg" for number in (0, 1, 2, 10)],
         {},
@@ -184,7 +185,11 @@ YOLO = {f"{number}.txt": "0 .5 .5 .2 .2\n" for number in range(6)}
             r"found val/val_annotations\.txt",
         ),
         # folders that are no classes
-        (["seg_train/a/1.jpg", "seg_test/a/1.jpg"], {}, r"seg_test, seg_train, which look like spl"),
+        (
+            ["seg_train/a/1.jpg", "seg_test/a/1.jpg"],
+            {},
+            r"seg_test, seg_train, which look like spl",
+        ),
         (["train2017/1.jpg", "val2017/1.jpg"], {}, r"--inside train2017 --split_name train"),
         (["v2/format-val/0/1.jpg", "v2/format-val/1/1.jpg"], {}, r"give --inside v2/format-val if"),
         (["images/a/1.jpg", "b/1.jpg"], {}, r"found images, which look like .* --inside images"),
@@ -195,7 +200,7 @@ YOLO = {f"{number}.txt": "0 .5 .5 .2 .2\n" for number in range(6)}
         (
             ["train/a/1.jpg", "train/b/1.jpg", "val/x/1.jpg", "test/x/1.jpg"],
             {},
-            r"validation: its classes \(x\) are none of those of train \(a, b\)",
+            r"test: its classes \(x\) are none of those of train \(a, b\)",
         ),
     ],
 )
@@ -261,7 +266,7 @@ def test_a_class_in_two_forms_of_unicode_is_one(tmp_path: Path, cli: Cli) -> Non
     words = ("folder", "--raw", tmp_path / "raw", "--workers", 1)
     result = cli(*words, "--out", tmp_path / "out")
     assert result.code == 0
-    assert f"{forms[0]}: written in two forms of Unicode (NFC and NFD), one class" in result.err
+    assert f"{forms[0]}: written in two forms of Unicode (NFC and NFD), one class" in result.out
     classes = json.loads((tmp_path / "out/manifest.json").read_text())["classes"]
     assert [name for name, _ in classes] == ["Café", "cafe", forms[0]]
     assert sorted(labels(tmp_path / "out")) == [

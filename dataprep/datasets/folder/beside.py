@@ -189,7 +189,7 @@ def refuse_no_classes(raw: Path, top: Level, options: FolderOptions) -> None:
             raise SourceError(
                 f"found {some_of(usual)}, which look like splits and not like classes; expected "
                 f"{SPLIT_FOLDERS}; rename them, or take one with --inside "
-                f"{printable(_innermost(raw, top, usual[0]).path)} --split_name {split}; or give "
+                f"{printable(_innermost(raw, top, usual[0]).path or usual[0])} --split_name {split}; or give "
                 "--split_folders never if they are classes"
             )
     if len(names) == len(top.folders) == 1 and not (
@@ -218,6 +218,8 @@ def refuse_no_classes(raw: Path, top: Level, options: FolderOptions) -> None:
 
 def _innermost(raw: Path, top: Level, name: str) -> Level:
     """The first directory, from a folder on, that has more in it than one folder."""
+    if name not in top.folders:
+        return top  # an archive, which may be unpacked or is looked into with --inside
     level = open_level(raw, top.at(name))
     while len(level.folders) == 1 and not (level.archives or level.images):
         level = open_level(raw, level.at(level.folders[0]))
@@ -246,7 +248,9 @@ def only_class(name: str) -> str:
     )
 
 
-def refuse_classes(classes: Sequence[str], by_split: Mapping[str, Collection[str]]) -> None:
+def refuse_classes(
+    classes: Sequence[str], by_split: Mapping[str, Collection[str]], *, split_folders: bool
+) -> None:
     """Refuse folders that can be no classes, by what all folders and archives together say.
 
     Raises:
@@ -255,6 +259,16 @@ def refuse_classes(classes: Sequence[str], by_split: Mapping[str, Collection[str
     """
     if len(classes) == 1 and _like_no_class(classes[0]):
         raise SourceError(only_class(classes[0]))
+    splits = [name for name in classes if split_in_name(name)] if split_folders else []
+    alike = [name for name in classes if _PICTURES.fullmatch(name)]
+    if len({*map(split_in_name, splits)}) > 1 and len(splits) * 2 > len(classes):
+        alike += splits
+    if alike:
+        raise SourceError(
+            f"{some_of(alike)} would be classes, and {'are' if alike[1:] else 'is'} called like "
+            f"folders of all images or of a split; give --inside {printable(alike[0])} if class "
+            "folders are in it, or --classes FILE if they are classes"
+        )
     largest = max(by_split, key=lambda split: (len(by_split[split]), split), default="")
     for split, some in by_split.items():
         if some and {*by_split[largest]}.isdisjoint(some):

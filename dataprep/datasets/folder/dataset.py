@@ -139,7 +139,9 @@ class Folder(Dataset):
     def check_classes(self, found: Sequence[str], by_split: Mapping[str, Collection[str]]) -> None:
         """Refuse folders that can be no classes; what a file says is believed."""
         if self._by_folders:
-            refuse_classes(found, {} if self._wanted.cut else by_split)
+            wanted = self._wanted
+            there = {} if wanted.cut else by_split
+            refuse_classes(found, there, split_folders=wanted.split_folders)
 
     def find(self, raw: Path, splits: Sequence[str] | None) -> Found:
         """Detect what there is from the listings of the top two levels; no archive is opened.
