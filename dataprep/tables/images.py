@@ -140,7 +140,8 @@ SHARE: Final = (
 
 _BY_SPLIT: Final = """
 select split, list(distinct name order by name) from
-(select split, unnest(numbers) as number from label_sets) join classes using (number) group by split order by split
+(select split, unnest(numbers) as number from label_sets) join classes using (number)
+group by split order by split
 """
 
 # Of splits in which anything has a class, and of classes that anything has.

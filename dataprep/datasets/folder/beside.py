@@ -186,10 +186,11 @@ def refuse_no_classes(raw: Path, top: Level, options: FolderOptions) -> None:
         usual = [name for name in alike if not split_of_folder(name)]
         if usual:
             split = alike[usual[0]]
+            place = _innermost(raw, top, usual[0]).path or usual[0]
             raise SourceError(
                 f"found {some_of(usual)}, which look like splits and not like classes; expected "
                 f"{SPLIT_FOLDERS}; rename them, or take one with --inside "
-                f"{printable(_innermost(raw, top, usual[0]).path or usual[0])} --split_name {split}; or give "
+                f"{printable(place)} --split_name {split}; or give "
                 "--split_folders never if they are classes"
             )
     if len(names) == len(top.folders) == 1 and not (
@@ -259,16 +260,6 @@ def refuse_classes(
     """
     if len(classes) == 1 and _like_no_class(classes[0]):
         raise SourceError(only_class(classes[0]))
-    splits = [name for name in classes if split_in_name(name)] if split_folders else []
-    alike = [name for name in classes if _PICTURES.fullmatch(name)]
-    if len({*map(split_in_name, splits)}) > 1 and len(splits) * 2 > len(classes):
-        alike += splits
-    if alike:
-        raise SourceError(
-            f"{some_of(alike)} would be classes, and {'are' if alike[1:] else 'is'} called like "
-            f"folders of all images or of a split; give --inside {printable(alike[0])} if class "
-            "folders are in it, or --classes FILE if they are classes"
-        )
     largest = max(by_split, key=lambda split: (len(by_split[split]), split), default="")
     for split, some in by_split.items():
         if some and {*by_split[largest]}.isdisjoint(some):
@@ -279,6 +270,16 @@ def refuse_classes(
                 f"labels as --listing, --splits without {split}, --split_folders never, or "
                 "--classes FILE that has all of them"
             )
+    splits = [name for name in classes if split_in_name(name)] if split_folders else []
+    alike = [name for name in classes if _PICTURES.fullmatch(name)]
+    if len({*map(split_in_name, splits)}) > 1 and len(splits) * 2 > len(classes):
+        alike += splits
+    if alike:
+        raise SourceError(
+            f"{some_of(alike)} would be classes, and {'are' if alike[1:] else 'is'} called like "
+            f"folders of all images or of a split; give --inside {printable(alike[0])} if class "
+            "folders are in it, or --classes FILE if they are classes"
+        )
 
 
 def _like_no_class(name: str) -> bool:
