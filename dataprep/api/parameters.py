@@ -7,6 +7,7 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import click
 
 from dataprep.errors import UsageError
 from dataprep.system.messages import sized
+from dataprep.system.shares import read_share, share_text
 
 _SCALES = {"": 1, "K": 1000, "M": 1000**2, "G": 1000**3, "T": 1000**4}
 _BINARY = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40}
@@ -247,21 +249,19 @@ def part(value: object) -> int | str:
     text = str(value).strip()
     if re.fullmatch(r"0*[1-9]\d{0,17}", text, re.ASCII):
         return int(text)
-    if re.fullmatch(r"\d+(\.\d+)?%", text, re.ASCII) and 0 < float(text[:-1]) <= 100:
-        return f"{float(text[:-1]):g}%"
-    raise UsageError(f"{text!r}: expected a number such as 1000, or a share such as 10%")
+    return share_text(_share(text, "a number such as 1000, or a share such as 10%"))
 
 
 def share_of(value: object) -> Fraction:
     """A share of all, exactly: ``0.1`` or ``10%``."""
-    if isinstance(value, Fraction):
-        return value
-    text = str(value).strip()
-    if re.fullmatch(r"\d{1,9}(\.\d{1,9})?%?|\.\d{1,9}%?", text, re.ASCII):
-        share = Fraction(text[:-1]) / 100 if text.endswith("%") else Fraction(text)
-        if 0 < share <= 1:
+    return _share(value, "a share such as 0.1 or 10%")
+
+
+def _share(value: object, expected: str) -> Fraction:
+    with suppress(ValueError):
+        if share := read_share(value):
             return share
-    raise UsageError(f"{text!r}: expected a share such as 0.1 or 10%")
+    raise UsageError(f"{str(value).strip()!r}: expected {expected}")
 
 
 def shard_counts(value: object) -> dict[str, int]:

@@ -1,7 +1,7 @@
 """Lists a zip archive where it lies, without trusting it.
 
-`zipfile` parses the central directory (ZIP64, names in UTF-8 or code page 437); this module
-adds where each member's bytes are, which only the member's own header tells.
+`zipfile` parses the central directory (ZIP64); this module adds where each member's bytes are,
+which only the member's own header tells, and in which characters names are that do not say so.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import calendar
 import stat
 import struct
 import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -30,7 +31,11 @@ _LOCATOR_MAGIC: Final = b"PK\x06\x07"
 _LONGEST_END: Final = 56 + 20 + 22 + 65535
 _ENCRYPTED: Final = 0x1 | 0x40 | 0x2000
 _PATCH: Final = 0x20
-_UNIX: Final = 3
+_UTF8: Final = 0x800
+# UNIX and macOS, by the upper byte of "version made by". Source: the same, section 4.4.2.
+_UNIX: Final = (3, 19)
+# Info-ZIP's Unicode path: version 1, the CRC of the name in the header. Source: section 4.6.9.
+_UNICODE_PATH: Final = 0x7075
 
 # What zipfile raises on hostile or damaged archives: its own errors, and what its parsing of
 # numbers, names and extra fields lets through.
@@ -46,6 +51,10 @@ def zip_members(raw: Path, container: str) -> Iterator[ArchiveMember]:
     Modification times have no zone in a zip archive; they are taken as UTC, so that they are the
     same on every machine.
 
+    Names are UTF-8 if a flag or Info-ZIP's extra field says so, and those of UNIX and macOS without
+    either, too, as `zip` and macOS write them, and as unzip and 7-Zip take them; bytes that are not
+    UTF-8 are surrogates then, as in a name of a file. Others are code page 437.
+
     In a name with backslashes and no slash they are its separators, as unzip and 7-Zip take it too:
     older tools on Windows wrote them, although APPNOTE.TXT, section 4.4.17.1, demands slashes.
 
@@ -59,7 +68,7 @@ def zip_members(raw: Path, container: str) -> Iterator[ArchiveMember]:
             with zipfile.ZipFile(file.as_python_file()) as archive:
                 _require_all(file, len(archive.infolist()))
                 for info in archive.infolist():
-                    name = info.filename
+                    name = _name(info)
                     name = name if "/" in name else name.replace("\\", "/")
                     if not name.endswith("/"):
                         yield _member(file, info, name)
@@ -70,6 +79,22 @@ def zip_members(raw: Path, container: str) -> Iterator[ArchiveMember]:
             ) from error
     except OSError as error:
         raise unreadable(container, error) from error
+
+
+def _name(info: zipfile.ZipInfo) -> str:
+    if info.flag_bits & _UTF8 or info.orig_filename.isascii():
+        return info.filename
+    stored = info.orig_filename.encode("cp437")  # as `zipfile` decoded it; it has 256 characters
+    extra = info.extra
+    while len(extra) >= 4:
+        kind, size = struct.unpack_from("<HH", extra)
+        field, extra = extra[4 : 4 + size], extra[4 + size :]
+        # Of another CRC it is the name that the file had before somebody renamed it.
+        if kind == _UNICODE_PATH and field[:5] == b"\1" + struct.pack("<I", zlib.crc32(stored)):
+            return field[5:].decode("utf-8", "surrogateescape").partition("\0")[0]
+    if info.create_system in _UNIX:
+        return stored.decode("utf-8", "surrogateescape").partition("\0")[0]
+    return info.filename
 
 
 def _require_all(file: OpenFile, found: int) -> None:
@@ -101,7 +126,7 @@ def _member(file: OpenFile, info: zipfile.ZipInfo, name: str) -> ArchiveMember:
 def _refusal(info: zipfile.ZipInfo) -> str:
     if info.flag_bits & _ENCRYPTED:
         return "encrypted"
-    kind = stat.S_IFMT(info.external_attr >> 16) if info.create_system == _UNIX else 0
+    kind = stat.S_IFMT(info.external_attr >> 16) if info.create_system in _UNIX else 0
     if kind == stat.S_IFLNK:
         return "symbolic link, never followed"
     if kind not in (0, stat.S_IFREG):

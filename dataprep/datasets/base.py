@@ -270,6 +270,18 @@ class Dataset(ABC):
         del found
         return None
 
+    def check_classes(self, found: Sequence[str], by_split: Mapping[str, Collection[str]]) -> None:
+        """Look at the classes that scanning found, once all of it is known.
+
+        Args:
+            found: their identifiers, in the order of their index.
+            by_split: those that images of each split have.
+
+        Raises:
+            SourceError: they cannot be meant.
+        """
+        del found, by_split
+
     @abstractmethod
     def find(self, raw: Path, splits: Sequence[str] | None) -> Found:
         """Detect what lies under `raw`, reading directories and archive headers only.

@@ -39,6 +39,7 @@ FORMATS: Final = {
 
 _DELIMITERS: Final = {"csv": ",", "tsv": "\t"}
 _LONGEST_LINE: Final = 1 << 21  # of a header; the database takes lines of 2 MB
+_FORMS: Final = ("NFC", "NFD")
 _SHOWN: Final = 20  # columns in a message
 _READ_LINES: Final = (  # no byte of a line but its end means anything
     "(select rtrim(coalesce(line, ''), chr(13)) as line from read_csv({file}, auto_detect=false, "
@@ -253,7 +254,7 @@ class ClassList:
     Attributes:
         place: what messages call the list.
         classes: (identifier, name), by 0-based index.
-        indices: the index of each identifier.
+        indices: the index of each identifier, however Unicode composes it.
         sha256: of the file.
     """
 
@@ -358,16 +359,18 @@ def load_class_list(path: Path) -> ClassList:
             "sort the lines by it and take it away, or put a TAB behind it if it is part of a class"
         )
     classes: dict[str, str] = {}
+    indices: dict[str, int] = {}
     for number, line in lines.items():
         identifier, _, name = line.partition("\t")
         identifier = identifier.strip().strip("/")
-        if identifier in classes:
+        if identifier in classes or unicodedata.normalize("NFC", identifier) in indices:
             raise SourceError(
                 f"{place}, line {number}: class {printable(identifier)} is there already; "
                 "expected each class once; remove one of them"
             )
+        for form in (identifier, *(unicodedata.normalize(to, identifier) for to in _FORMS)):
+            indices[form] = len(classes)
         classes[identifier] = name.strip() or identifier
-    indices = {identifier: index for index, identifier in enumerate(classes)}
     return ClassList(place, tuple(classes.items()), indices, file_sha256(path))
 
 

@@ -15,6 +15,7 @@ from typing import Final
 
 from dataprep.errors import UsageError
 from dataprep.system.messages import printable
+from dataprep.system.shares import read_share
 from dataprep.tables.cut import StratifiedCut
 
 _USUAL: Final = {
@@ -55,6 +56,12 @@ def is_held_out(split: str) -> bool:
     """Whether a split of this name is one to evaluate on: ``validation``, ``val2017``, ``dev``."""
     words = {_USUAL.get(word, word) for word in re.findall("[a-z]+", split.lower())}
     return bool(words & {"validation", "test", "dev", "eval"}) and "train" not in words
+
+
+def split_in_name(name: str) -> str:
+    """The one split that is a word of a name, ``train2017`` or ``seg_train``; empty without one."""
+    splits = {split_of_folder(word) for word in re.findall(r"[a-z]+", name.lower())} - {""}
+    return splits.pop() if len(splits) == 1 else ""
 
 
 def split_name(text: str) -> str:
@@ -151,17 +158,19 @@ def parse_split(option: str, text: str) -> str:
 
 
 def parse_share(option: str, text: str) -> Fraction:
-    """A share of the groups, ``0.1``, exactly.
+    """A share of the groups, ``0.1``, ``10%`` or ``1/10``, exactly.
 
     Raises:
         UsageError: it is no number from 0 to below 1.
     """
     try:
-        share = Fraction(text)
-    except (ValueError, ZeroDivisionError):
-        share = Fraction(-1)
-    if not 0 <= share < 1:
-        raise UsageError(f"--{option} {text}: expected a number from 0 to below 1, such as 0.1")
+        share = read_share(text)
+    except ValueError:
+        share = Fraction(1)
+    if share == 1:
+        raise UsageError(
+            f"--{option} {printable(text)}: expected a number from 0 to below 1, such as 0.1"
+        )
     return share
 
 

@@ -17,6 +17,7 @@ from dataprep.remote.store import address_of
 from dataprep.sinks import DatasetInfo, Layout, Sink
 from dataprep.system.lustre import Striping
 from dataprep.system.messages import printable
+from dataprep.system.shares import read_share, share_text
 
 if TYPE_CHECKING:
     from dataprep.tables.selection import Selection
@@ -42,9 +43,12 @@ class MaxBad:
         """
         if re.fullmatch(r"[0-9]+", text):
             return cls(number=int(text))
-        if re.fullmatch(r"[0-9]+(\.[0-9]+)?%", text) and (share := Fraction(text[:-1]) / 100) <= 1:
-            return cls(share=share)
-        raise UsageError(f"--max_bad {text}: expected a number such as 5, or a share such as 0.1%")
+        try:
+            return cls(share=read_share(text))
+        except ValueError:
+            raise UsageError(
+                f"--max_bad {printable(text)}: expected a number such as 5, or a share such as 0.1%"
+            ) from None
 
     def allows(self, rejected: int, images: int) -> bool:
         """Whether that many of that many may be missing."""
@@ -52,7 +56,7 @@ class MaxBad:
 
     def __str__(self) -> str:
         """As the user would write it."""
-        return str(self.number) if self.share is None else f"{float(self.share * 100):g}%"
+        return str(self.number) if self.share is None else share_text(self.share)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

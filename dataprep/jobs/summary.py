@@ -151,6 +151,8 @@ def summarize(
         seed=request.seed,
         limit=request.limit,
     )
+    if not listed and grown is None:
+        dataset.check_classes([name for name, _ in known], images.classes_by_split())
     counts: Counter[str] = Counter()
     for part in parts.units.values():
         counts.update(part.counts)

@@ -11,7 +11,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from copy import copy
-from fractions import Fraction
 from itertools import groupby, islice, pairwise
 from typing import TYPE_CHECKING, Any, Literal, Self, SupportsIndex, TypeVar, get_args, overload
 
@@ -23,6 +22,7 @@ from dataprep.sealed.split import FinishedSplit
 from dataprep.sinks import ShardReader
 from dataprep.sinks.example import Example
 from dataprep.system.messages import counted, printable
+from dataprep.system.shares import read_share
 from dataprep.tables.records import NAME, RecordsTable
 from dataprep.training.examples import Examples
 from dataprep.training.sampler import whole_number
@@ -100,7 +100,7 @@ class Records(Examples):
                 self._table,
                 every,
                 where=where,
-                sample=None if sample is None else Fraction(str(sample)),
+                sample=None if sample is None else read_share(sample),
                 stratify=stratify,
                 seed=sealed.manifest.seed,
             )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
-from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +14,7 @@ from pyarrow.csv import write_csv
 
 from dataprep.system.durable_files import partial_path
 from dataprep.system.messages import printable
+from dataprep.system.shares import read_share
 from dataprep.tables.arrow import check_index
 from dataprep.tables.cut import StratifiedCut, cut_images
 from dataprep.tables.database import Database, column_list, make_table, open_database, rows, tables
@@ -138,8 +138,16 @@ _CHOSEN: Final = "select * from fresh where split in getvariable('splits')"
 _FIRST_OF_THEM: Final = f"""
 {_CHOSEN} qualify row_number() over (partition by split order by {HASH}) <= {{most}}
 """
-SHARE: Final = "ceil(count(*) over (partition by split) * $share / $of)"
+SHARE: Final = (
+    "((count(*) over (partition by split))::hugeint * $share::hugeint + $of - 1) // $of::hugeint"
+)
 """How many images of a split its share is: as many as are at least that."""
+
+_BY_SPLIT: Final = """
+select split, list(distinct name order by name) from
+(select split, unnest(numbers) as number from label_sets) join classes using (number)
+group by split order by split
+"""
 
 # Of splits in which anything has a class, and of classes that anything has.
 _LACKING: Final = """
@@ -376,7 +384,7 @@ class Images(AbstractContextManager["Images"]):
         else:
             most, values = "$limit", {"limit": limit}
             if isinstance(limit, str):
-                share, of = (Fraction(limit[:-1]) / 100).as_integer_ratio()
+                share, of = read_share(limit).as_integer_ratio()
                 most, values = SHARE, {"share": share, "of": of}
             query = f"create temp table {name} as {_FIRST_OF_THEM.format(most=most)}"
             self.database.execute(query, {"seed": seed, **values})
@@ -402,6 +410,10 @@ class Images(AbstractContextManager["Images"]):
         if self.sealed is None:
             return []
         return self.rows(_CHANGED.format(table=tables([self.sealed])), {"shown": _SHOWN})
+
+    def classes_by_split(self) -> dict[str, list[str]]:
+        """The classes that images of each split have; call it after `choose`."""
+        return dict(self.rows(_BY_SPLIT))
 
     def lacking(self) -> dict[str, list[str]]:
         """Of each split the classes that only others have; call it after `choose`."""

@@ -243,7 +243,9 @@ class Identity(Value, frozen=True, kw_only=True, omit_defaults=True):
     dataset: Option
     dataset_config: Options
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)]
-    limit: Positive | Annotated[str, Meta(pattern=f"^[0-9.e-]+%{_END}")] | None = None
+    limit: Positive | Annotated[str, Meta(pattern=f"^([0-9.e-]+%|[0-9]+/[0-9]+){_END}")] | None = (
+        None
+    )
     folds: Positive | None = None
     shuffle: dict[SplitName, Shuffle]
     image: ImageRecipe

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import stat
+import struct
+import subprocess
 import time
 import zipfile
+import zlib
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -92,7 +96,9 @@ def test_names_are_decoded_as_they_were_encoded(tmp_path: Path) -> None:
     names = ["Größe.png", "日本.png", "plain.png"]
     found = scan(tmp_path, zipped(*((entry(name), b"x") for name in names)))
     assert [image.path for image in found.images] == names
-    old = zipped((entry("Grxse.png"), b"x")).replace(b"Grxse", b"Gr\x94se")  # code page 437
+    old = zipped((entry("Grxse.png", create_system=0), b"x")).replace(
+        b"Grxse", b"Gr\x94se"
+    )  # code page 437
     found = scan(tmp_path, old)
     assert [image.path for image in found.images] == ["Gröse.png"]
     assert read_image(tmp_path, rows(found)[0]) == b"x"
@@ -195,3 +201,59 @@ def test_an_end_that_promises_another_number_of_entries(
     expected = f"its end promises {len(IMAGES) + more} entries, its directory has {len(IMAGES)}"
     with pytest.raises(SourceError, match=expected):
         scan(tmp_path, bytes(content))
+
+
+def unflagged(name: bytes, host: int, extra: bytes = b"") -> tuple[zipfile.ZipInfo, bytes]:
+    """A member whose name is these bytes, and nothing says in which characters."""
+
+    class Plain(zipfile.ZipInfo):
+        def _encodeFilenameFlags(self) -> tuple[bytes, int]:  # noqa: N802
+            return name, self.flag_bits & ~0x800
+
+    info = Plain("x", MOMENT)
+    info.create_system, info.extra = host, extra
+    return info, b"x"
+
+
+def unicode_path(name: bytes, text: str) -> bytes:
+    field = b"\1" + zlib.crc32(name).to_bytes(4, "little") + text.encode()
+    return struct.pack("<HH", 0x7075, len(field)) + field
+
+
+@pytest.mark.parametrize(
+    ("member", "path"),
+    [
+        (unflagged("Größe/日本.png".encode(), 3), "Größe/日本.png"),  # zip of Debian
+        (unflagged("cafe\u0301.png".encode(), 19), "cafe\u0301.png"),  # macOS
+        (unflagged("Größe.png".encode("cp437"), 0), "Größe.png"),
+        (unflagged("Größe.png".encode("cp437"), 10), "Größe.png"),
+        (unflagged("é.png".encode(), 0), "├⌐.png"),  # as the specification says
+        (unflagged("Größe.png".encode("latin-1"), 3), "Gr\udcf6\udcdfe.png"),
+        (unflagged(b"Gr\x94.png", 0, unicode_path(b"Gr\x94.png", "Größe.png")), "Größe.png"),
+        (unflagged(b"Gr\x94.png", 0, unicode_path(b"other.png", "Größe.png")), "Grö.png"),
+        (unflagged(b"\xff.png", 3, unicode_path(b"\xff.png", "日本.png")), "日本.png"),
+    ],
+)
+def test_names_without_a_flag_are_of_whoever_made_them(
+    tmp_path: Path, member: tuple[zipfile.ZipInfo, bytes], path: str
+) -> None:
+    found = scan(tmp_path, zipped(member))
+    assert [image.path for image in found.images] == [path]
+    assert read_image(tmp_path, rows(found)[0]) == b"x"
+
+
+@pytest.mark.skipif(shutil.which("zip") is None, reason="the program zip is not installed")
+@pytest.mark.parametrize("options", [(), ("-UN=UTF8",), ("-UN=no",)])
+def test_names_of_the_program_zip(tmp_path: Path, options: tuple[str, ...]) -> None:
+    names = ["Größe/1.png", "日本/ñ.png", "plain/1.png"]
+    for name in names:
+        (tmp_path / "raw" / name).parent.mkdir(parents=True)
+        (tmp_path / "raw" / name).write_bytes(b"x")
+    subprocess.run(
+        ["zip", "-q", "-r", *options, "../a.zip", "."],
+        cwd=tmp_path / "raw",
+        check=True,
+        env={**os.environ, "LC_ALL": "C.UTF-8"},
+    )
+    found = scan(tmp_path, (tmp_path / "a.zip").read_bytes())
+    assert sorted(image.path for image in found.images) == sorted(names)

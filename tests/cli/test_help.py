@@ -140,6 +140,7 @@ RAW = ("imagenet", "--raw_data_dir", "raw", "--local_scratch_dir", "out")
         (("imagenet", "--raw", "raw"), "Missing option '--out' / '--local_scratch_dir'"),
         ((*RAW, "--layout", "deep"), "'deep' is not one of"),
         ((*RAW, "--limit", "0%"), "'0%': expected a number such as 1000, or a share such as 10%."),
+        ((*RAW, "--limit", "1.5"), "'1.5': expected a number such as 1000, or a share such as"),
         ((*RAW, "--max_bad", "few"), "--max_bad few: expected a number such as 5"),
         ((*RAW, "--resize", "big"), "--resize"),
         ((*RAW, "--resize", "0"), "--resize"),

@@ -285,7 +285,7 @@ def test_contradictions_and_gaps_are_refused(raw: Radiographs, case: str) -> Non
 WRONG_OPTIONS = {
     "order": ({"label_order": "random"}, "--label_order random is not one of canonical"),
     "split": ({"split": "random"}, "--split random is not one of"),
-    "share": ({"validation_fraction": "10%"}, "--validation_fraction 10%: expected a number"),
+    "share": ({"validation_fraction": "x%"}, "--validation_fraction x%: expected a number"),
     "seed": ({"split_seed": "x"}, "--split_seed x: expected a whole number"),
     "idle fraction": ({"test_fraction": "0.2"}, "--test_fraction has no effect with --split off"),
     "idle list": (

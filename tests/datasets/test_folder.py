@@ -394,10 +394,10 @@ def touch(directory: Path) -> None:
 @pytest.mark.parametrize("folder", ["a", "a/b/c", "a/link"])
 def test_an_image_added_at_any_depth_changes_the_fingerprint(tmp_path: Path, folder: str) -> None:
     raw, away = tmp_path / "raw", tmp_path / "away"
-    write_tree(raw, {"a/b/c/1.jpg": b"1"})
+    write_tree(raw, {"a/b/c/1.jpg": b"1", "b/1.jpg": b"1"})
     away.mkdir()
     (raw / "a/link").symlink_to(away)
-    (unit,) = Folder().find(raw, None).units
+    unit, _ = Folder().find(raw, None).units
     before = Folder().fingerprint(raw, unit)
 
     (raw / folder / "new.jpg").write_bytes(b"new")

@@ -94,9 +94,10 @@ def test_sql_says_the_same(
 
 def test_shares_are_exact() -> None:
     assert parse_share("share", "0.1") == parse_share("share", "1/10") == Fraction(1, 10)
+    assert parse_share("share", "12.3456789%") == Fraction(123456789, 10**9)
 
 
-@pytest.mark.parametrize("text", ["", "x", "-0.1", "1", "1/0", "nan", "10%"])
+@pytest.mark.parametrize("text", ["", "x", "-0.1", "1", "1/0", "nan", "100%", "1e999"])
 def test_what_is_no_share_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="expected a number from 0 to below 1"):
         parse_share("share", text)

@@ -20,6 +20,10 @@ from dataprep.jobs.request import MaxBad
         ("0.1%", 1281, 1_281_167, True),
         ("0.1%", 1282, 1_281_167, False),
         ("100%", 10, 10, True),
+        ("0.001", 1282, 1_281_167, False),
+        ("1/3", 3, 9, True),
+        ("0.1234567891%", 1234567891, 10**12, True),
+        ("0.1234567891%", 1234567892, 10**12, False),
     ],
 )
 def test_max_bad(text: str, rejected: int, images: int, allowed: bool) -> None:

@@ -24,6 +24,7 @@ from dataprep.datasets.base import (
     ScanUnit,
     wanted_splits,
 )
+from dataprep.datasets.folder.beside import only_class, refuse_classes, refuse_listing, refuse_twins
 from dataprep.datasets.folder.headers import Headers, KeyedHash, header_attributes
 from dataprep.datasets.folder.layout import (
     ContainerUnit,
@@ -34,10 +35,16 @@ from dataprep.datasets.folder.layout import (
     make_units,
     metadata_beside,
     open_top,
-    refuse_listing,
 )
 from dataprep.datasets.folder.options import OPTIONS, parse_options, refuse_options_of_listings
-from dataprep.datasets.lists import ClassList, in_order, load_class_list, refuse_unknown
+from dataprep.datasets.lists import (
+    ClassList,
+    about_forms,
+    in_order,
+    load_class_list,
+    one_form,
+    refuse_unknown,
+)
 from dataprep.datasets.raw_directory import open_level
 from dataprep.datasets.splits import in_usual_order
 from dataprep.errors import SourceError, UsageError
@@ -80,7 +87,7 @@ class Folder(Dataset):
             self.cut = replace(self._wanted.cut.stratified, kept=self._wanted.splits_from)
         self.names_files = not self._wanted.hash_keys
         self.attributes: tuple[Attribute, ...] = ()  # `find` knows; so these
-        self._boxes = self._captions = self._several = self._listed = False
+        self._boxes = self._captions = self._several = self._listed = self._by_folders = False
 
     def config(self) -> Mapping[str, str]:
         """The options that shape the index; no paths of files."""
@@ -120,9 +127,13 @@ class Folder(Dataset):
         return None if self._known is None else self._known.classes
 
     def name_classes(self, found: Collection[str]) -> Classes | None:
-        """Those of annotations, in the order of their numbers; None of everything else."""
+        """Those of annotations, in the order of their numbers; one of two that look the same."""
         if not self._wanted.annotations:
-            return None
+            forms = one_form(found)
+            said = about_forms(forms)
+            if self._by_folders and len({*forms.values()}) == 1:
+                said = only_class(next(iter(forms.values())))
+            return Classes(self.order_classes({*forms.values()}), forms, said) if said else None
         names = dict.fromkeys(text.partition("\t")[2] for text in sorted(found))
         return Classes([(name, name) for name in names], {})
 
@@ -136,6 +147,13 @@ class Folder(Dataset):
         if self._listed:
             refuse_unknown(names)
         return [(name, name) for name in names]
+
+    def check_classes(self, found: Sequence[str], by_split: Mapping[str, Collection[str]]) -> None:
+        """Refuse folders that can be no classes; what a file says is believed."""
+        if self._by_folders:
+            wanted = self._wanted
+            there = {} if wanted.cut else by_split
+            refuse_classes(found, there, split_folders=wanted.split_folders)
 
     def find(self, raw: Path, splits: Sequence[str] | None) -> Found:
         """Detect what there is from the listings of the top two levels; no archive is opened.
@@ -152,6 +170,7 @@ class Folder(Dataset):
             found = self._find_listed(raw, sources)
         else:
             found = find_folders(raw, self._wanted)
+            self._by_folders = not self._wanted.unlabelled
         return found if splits is None or found.splits is None else _only(found, splits)
 
     def scan(self, raw: Path, unit: ScanUnit) -> Scanned:
@@ -429,6 +448,7 @@ class Folder(Dataset):
                 continue
             if container.prefix:
                 refuse_listing(container.path, found.ignored, self._wanted)
+            refuse_twins(container.path, found.images, found.ignored, self._wanted)
             labelled = label_images(container, unit.split, placed, self._wanted, numbers, known)
             headers = self._headers(raw, counts)
             for split, row in self._completed(headers, labelled, unit.restarts_name, restarts):

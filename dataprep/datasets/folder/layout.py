@@ -5,7 +5,7 @@ To find them, the top two levels of directories are listed, and no archive is op
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal
@@ -13,8 +13,14 @@ from typing import Final, Literal
 from dataprep.archives.containers import container_kind, container_stem
 from dataprep.archives.listing import StoredImage, folder_of
 from dataprep.datasets.base import Attribute, Found, ScanUnit
+from dataprep.datasets.folder.beside import (
+    refuse_labels,
+    refuse_listing,
+    refuse_no_classes,
+    refuse_wrapped_splits,
+)
 from dataprep.datasets.folder.options import FolderOptions
-from dataprep.datasets.lists import FORMATS, ClassList
+from dataprep.datasets.lists import ClassList
 from dataprep.datasets.raw_directory import Level, list_raw, open_level
 from dataprep.datasets.splits import SPLIT_FOLDERS, in_usual_order, split_of_folder
 from dataprep.errors import SourceError
@@ -28,10 +34,6 @@ BoxForm = Literal["", "fractions", "pixels", "pixels of files"]
 _ENOUGH_UNITS: Final = 350
 _MOST_CONTAINERS: Final = 64
 METADATA: Final = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
-_MASKS: Final = frozenset(
-    {"mask", "masks", "segmentation", "segmentationclass", "segmentationobject", "gtfine"}
-)
-_PICTURES: Final = frozenset({"images", "image", "imgs", "img", "jpegimages", "leftimg8bit"})
 _EXPECTED: Final = (
     f"class folders, archives, or folders named {SPLIT_FOLDERS} that hold them, or --listing FILE"
 )
@@ -190,9 +192,9 @@ def find_folders(raw: Path, options: FolderOptions) -> Found:
         SourceError: there are none, or some contradict each other.
     """
     top, inside = open_top(raw, options.inside)
-    stray, loose = _set_aside(top, options)
+    stray, loose = _set_aside(raw, top, options)
+    refuse_no_classes(raw, top, options)
     names = [*top.folders, *top.archives]
-    _refuse_masks(top)
     if not names and not (options.unlabelled and top.images):
         raise SourceError(loose[0]) if loose else _nothing(raw, top)
     if options.split_folders:
@@ -200,10 +202,6 @@ def find_folders(raw: Path, options: FolderOptions) -> Found:
         if any(splits.values()):
             _refuse_mixture(splits, options)
             return _find_splits(raw, top, inside, options, splits)
-        if len(top.folders) == len(names) == 1:
-            level = open_level(raw, top.at(names[0]))
-            stems = [container_stem(name) for name in (*level.folders, *level.archives)]
-            refuse_wrapped_splits(level.path, level.path, stems)
     # Archives alone may have split folders in them. Beside class folders they have classes.
     there = top.folders or not top.archives
     split = options.split_name if there and not options.cut else ""
@@ -220,7 +218,7 @@ def _find_splits(
 ) -> Found:
     units: list[ContainerUnit] = []
     unlabelled: list[Stray] = []
-    stray, description = _set_aside(top, options)
+    stray, description = _set_aside(raw, top, options)
     for split in in_usual_order({*splits.values()}):
         containers: list[Container] = []
         names = [name for name in splits if splits[name] == split]
@@ -232,7 +230,7 @@ def _find_splits(
             if not (level.folders or level.archives or level.images):
                 raise _nothing(raw, level)
             advice = f"; if {printable(name)} is a class, give --split_folders never"
-            aside, loose = _set_aside(level, options, advice, split)
+            aside, loose = _set_aside(raw, level, options, advice, split)
             stray += aside
             description += loose
             containers += containers_of(level, loose=options.unlabelled)
@@ -248,18 +246,6 @@ def _find_splits(
     units[0] = replace(units[0], stray=(*units[0].stray, *unlabelled))
     found = in_usual_order({unit.split for unit in units})
     return Found(tuple(description), tuple(units), found, whole=True)
-
-
-def _refuse_masks(top: Level) -> None:
-    """Refuse images beside their segmentation masks, which would be taken for two classes."""
-    masks = [name for name in top.folders if name.lower() in _MASKS]
-    pictures = [name for name in top.folders if name.lower() in _PICTURES]
-    if masks and pictures:
-        raise SourceError(
-            f"found {some_of(pictures)} beside {some_of(masks)}, which look like segmentation "
-            "masks; dataprep keeps none yet; for the images alone give --unlabelled --inside "
-            f"{printable(top.at(pictures[0]))}"
-        )
 
 
 def _refuse_mixture(splits: Mapping[str, str], options: FolderOptions) -> None:
@@ -279,21 +265,8 @@ def _refuse_mixture(splits: Mapping[str, str], options: FolderOptions) -> None:
         )
 
 
-def refuse_wrapped_splits(place: str, inside: str, names: Collection[str]) -> None:
-    """Refuse one folder round the split folders, which would be taken for the only class.
-
-    Raises:
-        SourceError: all are names of splits.
-    """
-    if names and all(map(split_of_folder, names)):
-        raise SourceError(
-            f"{printable(place)} holds {some_of(names)} in {printable(inside)}/, which are splits "
-            f"and no classes; did you mean --inside {printable(inside)} ?"
-        )
-
-
 def _set_aside(
-    level: Level, options: FolderOptions, advice: str = "", split: str = ""
+    raw: Path, level: Level, options: FolderOptions, advice: str = "", split: str = ""
 ) -> tuple[list[Stray], list[str]]:
     """What is no class of a directory, and what to say of images that so have no class.
 
@@ -301,6 +274,7 @@ def _set_aside(
     """
     images = [] if options.unlabelled else [level.at(name) for name in level.images]
     refuse_listing(level.path, level.others, options, images)
+    refuse_labels(raw, level, options)
     stray: list[Stray] = [*level.others]
     stray += [Unmatched("unlisted", path, level.path, split) for path in images]
     said = (
@@ -308,25 +282,6 @@ def _set_aside(
         f"FILE; move them into their class folder{advice}"
     )
     return stray, [said] if images else []
-
-
-def refuse_listing(
-    container: str, ignored: Iterable[Ignored], options: FolderOptions, images: Sequence[str] = ()
-) -> None:
-    """Refuse a table beside images, which may have their labels, unless the user knows of it.
-
-    Raises:
-        SourceError: there is one.
-    """
-    suffixes = tuple(suffix for suffix in FORMATS if suffix != ".txt")
-    tables = [entry.name for entry in ignored if entry.name.lower().endswith(suffixes)]
-    if tables and not (options.listing_ruled_out or options.unlabelled):
-        table = printable("/".join(filter(None, (container, min(tables)))))
-        there = f" beside {some_of(images)}" if images else ""
-        raise SourceError(
-            f"found the table {table}{there}; give --listing {table} if it has the labels of the "
-            "images, or --listing none if their folders tell the classes"
-        )
 
 
 def make_units(

@@ -1,0 +1,286 @@
+"""What lies beside images and may have their labels, and folders that are no classes.
+
+Nothing is guessed of it: each stops the run and says what it is and which option decides.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from dataprep.archives.containers import container_kind, container_stem
+from dataprep.archives.listing import StoredImage, is_clutter_folder, is_image_name
+from dataprep.datasets.folder.options import FolderOptions
+from dataprep.datasets.lists import FORMATS
+from dataprep.datasets.raw_directory import Level, open_level
+from dataprep.datasets.splits import SPLIT_FOLDERS, split_in_name, split_of_folder
+from dataprep.errors import SourceError
+from dataprep.system.messages import printable, some_of
+from dataprep.tables import Ignored
+
+_MASKS: Final = frozenset(
+    {"mask", "masks", "segmentation", "segmentationclass", "segmentationobject", "gtfine"}
+)
+_PICTURES: Final = re.compile(
+    r"(images?|imgs?|jpe?gs?|pngs?|photos?|pictures?|jpegimages|leftimg8bit)", re.IGNORECASE
+)
+_PIECES: Final = re.compile(r"(.*[_-])?(images?|imgs?)([_-]?(part|\d+))*", re.IGNORECASE)
+_LABELS: Final = re.compile(
+    r"(labels?|annotations?|annots?|anno|xmls?|bbox(es)?|ground[_-]?truth|devkit)", re.IGNORECASE
+)
+_MARKUP: Final = (".json", ".mat", ".xml")
+_LABEL_FILES: Final = (*_MARKUP, ".txt")
+_YAML: Final = re.compile(r"^(names|nc|train)\s*:", re.MULTILINE)
+_NAMES_IMAGE: Final = re.compile(r"\w\.(jpe?g|png|bmp|tiff?|webp|gif)\b", re.IGNORECASE)
+_HEAD: Final = 1 << 16
+_MOST_FOLDERS: Final = 64  # of more, only those that are called like labels are looked into
+_MOST_ENTRIES: Final = 2000
+_NOT_IMAGES: Final = frozenset(
+    {"not an image name", "neither a folder, an archive nor an image"}
+)  # as listings say it; what is hidden belongs to the system
+_READS: Final = (
+    "dataprep reads tables, COCO's JSON and Pascal VOC's folder of XML (--listing); give --listing "
+    "none if class folders tell the labels, with --inside where they start, or --unlabelled"
+)
+_ONE_CLASS: Final = (
+    "; --listing FILE if a table has the labels, --unlabelled if there are none, or --classes FILE "
+    "if it is the one class"
+)
+
+
+def refuse_listing(
+    container: str, ignored: Iterable[Ignored], options: FolderOptions, images: Sequence[str] = ()
+) -> None:
+    """Refuse a table beside images, which may have their labels, unless the user knows of it.
+
+    Raises:
+        SourceError: there is one.
+    """
+    suffixes = tuple(suffix for suffix in FORMATS if suffix != ".txt")
+    tables = [entry.name for entry in ignored if entry.name.lower().endswith(suffixes)]
+    if tables and not (options.listing_ruled_out or options.unlabelled):
+        table = printable("/".join(filter(None, (container, min(tables)))))
+        there = f" beside {some_of(images)}" if images else ""
+        raise SourceError(
+            f"found the table {table}{there}; give --listing {table} if it has the labels of the "
+            "images, or --listing none if their folders tell the classes"
+        )
+
+
+def refuse_labels(raw: Path, level: Level, options: FolderOptions) -> None:
+    """Refuse files and folders of a directory that may have the labels of what is beside them.
+
+    Names are looked at, a few entries of each folder, and the heads of small texts.
+
+    Raises:
+        SourceError: there are some, and the user did not say that he knows.
+    """
+    if options.listing_ruled_out or options.unlabelled:
+        return
+    stems = {PurePosixPath(name).stem for name in level.images}
+    found = [
+        level.at(entry.name)
+        for entry in level.others
+        if entry.reason in _NOT_IMAGES and _has_labels(raw / level.at(entry.name), stems)
+    ]
+    few = len(level.folders) <= _MOST_FOLDERS
+    named = [name for name in level.folders if few or _LABELS.fullmatch(name)]
+    for name in named if len(level.folders) + len(level.images) > 1 else ():
+        images, labels = _look_into(raw / level.at(name))
+        files = labels.total()
+        markup = files - labels[".txt"]
+        if files and (_LABELS.fullmatch(name) or (not images and (markup or files > 1))):
+            kinds = ", ".join(f"{number:,} {suffix}" for suffix, number in sorted(labels.items()))
+            found.append(f"{level.at(name)}/ ({kinds})")
+    if found:
+        raise SourceError(f"found {some_of(found)}, which may have the labels; {_READS}")
+
+
+def _has_labels(path: Path, stems: Collection[str]) -> bool:
+    suffix = path.suffix.lower()
+    if suffix == ".mat" or (suffix in _LABEL_FILES and path.stem in stems):
+        return True
+    if suffix not in (*_LABEL_FILES, ".yaml", ".yml"):
+        return False
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEAD).decode("utf-8", "replace")
+    except OSError:
+        return False  # nobody asked for it
+    return bool((_YAML if suffix in (".yaml", ".yml") else _NAMES_IMAGE).search(head))
+
+
+def _look_into(folder: Path) -> tuple[bool, Counter[str]]:
+    """Whether there are images or archives in a folder, and how many files that may be labels."""
+    labels: Counter[str] = Counter()
+    images, seen, waiting = False, 0, [folder]
+    while waiting and seen < _MOST_ENTRIES:
+        try:
+            with os.scandir(waiting.pop()) as entries:
+                for entry in entries:
+                    seen += 1
+                    if is_clutter_folder(entry.name):
+                        continue
+                    if entry.is_dir():
+                        waiting.append(Path(entry.path))
+                    elif is_image_name(entry.name) or container_kind(entry.name):
+                        images = True
+                    elif (suffix := Path(entry.name).suffix.lower()) in _LABEL_FILES:
+                        labels[suffix] += 1
+                    if seen >= _MOST_ENTRIES or (images and not _LABELS.fullmatch(folder.name)):
+                        return images, labels
+        except OSError:
+            continue  # the scan says so
+    return images, labels
+
+
+def refuse_twins(
+    container: str,
+    images: Iterable[StoredImage],
+    ignored: Iterable[Ignored],
+    options: FolderOptions,
+) -> None:
+    """Refuse labels that lie among the images of a folder or archive: ``1.json`` beside ``1.jpg``.
+
+    Raises:
+        SourceError: there are some, and the user did not say that he knows.
+    """
+    paths = [PurePosixPath(entry.name) for entry in ignored if entry.reason in _NOT_IMAGES]
+    paths = [path for path in paths if path.suffix.lower() in _LABEL_FILES]
+    if not paths or options.listing_ruled_out or options.unlabelled:
+        return
+    stems = {PurePosixPath(image.path).stem for image in images}
+    found = [str(path) for path in paths if path.suffix.lower() == ".mat" or path.stem in stems]
+    if found:
+        raise SourceError(
+            f"{printable(container)} has {some_of(found)} beside images of the same names, which "
+            f"may have the labels; {_READS}"
+        )
+
+
+def refuse_no_classes(raw: Path, top: Level, options: FolderOptions) -> None:
+    """Refuse folders that are called like no classes: pictures, masks, splits with more words.
+
+    And one folder round everything, which would be the only class.
+
+    Raises:
+        SourceError: there are some, and no list of classes has them.
+    """
+    pictures = [name for name in top.folders if _PICTURES.fullmatch(name)]
+    masks = [name for name in top.folders if name.lower() in _MASKS]
+    if masks and pictures:
+        raise SourceError(
+            f"found {some_of(pictures)} beside {some_of(masks)}, which look like segmentation "
+            "masks; dataprep keeps none yet; for the images alone give --unlabelled --inside "
+            f"{printable(top.at(pictures[0]))}"
+        )
+    if options.unlabelled or options.classes or options.class_from == "path":
+        return
+    names = [*top.folders, *map(container_stem, top.archives)]
+    alike = {name: split for name in names if (split := split_in_name(name))}
+    if options.split_folders and len({*alike.values()}) > 1 and len(alike) * 2 > len(names):
+        usual = [name for name in alike if not split_of_folder(name)]
+        if usual:
+            split = alike[usual[0]]
+            place = _innermost(raw, top, usual[0]).path or usual[0]
+            raise SourceError(
+                f"found {some_of(usual)}, which look like splits and not like classes; expected "
+                f"{SPLIT_FOLDERS}; rename them, or take one with --inside "
+                f"{printable(place)} --split_name {split}; or give "
+                "--split_folders never if they are classes"
+            )
+    if len(names) == len(top.folders) == 1 and not (
+        options.split_folders and split_of_folder(names[0])
+    ):
+        level = _innermost(raw, top, names[0])
+        stems = [container_stem(name) for name in (*level.folders, *level.archives)]
+        if options.split_folders:
+            refuse_wrapped_splits(level.path, level.path, stems)
+        if len(stems) > 1 and not (top.images or level.images):
+            raise SourceError(
+                f"{printable(level.path)} holds {some_of(stems)}, and would be the only class; "
+                f"give --inside {printable(level.path)} if these are the classes{_ONE_CLASS}"
+            )
+    pieces = [name for name in top.folders if _PIECES.fullmatch(name)]
+    if not pictures and len(pieces) == len(names):
+        pictures = pieces
+    if pictures:
+        raise SourceError(
+            f"found {some_of(pictures)}, which look like folders of all images and not "
+            f"like classes; give --inside {printable(top.at(pictures[0]))} if its folders are the "
+            "classes, --listing FILE if a table has the labels, --unlabelled if there are none, or "
+            "--classes FILE if they are classes"
+        )
+
+
+def _innermost(raw: Path, top: Level, name: str) -> Level:
+    """The first directory, from a folder on, that has more in it than one folder."""
+    if name not in top.folders:
+        return top  # an archive, which may be unpacked or is looked into with --inside
+    level = open_level(raw, top.at(name))
+    while len(level.folders) == 1 and not (level.archives or level.images):
+        level = open_level(raw, level.at(level.folders[0]))
+    return level
+
+
+def refuse_wrapped_splits(place: str, inside: str, names: Collection[str]) -> None:
+    """Refuse one folder round the split folders, which would be taken for the only class.
+
+    Raises:
+        SourceError: all are names of splits.
+    """
+    if names and all(map(split_of_folder, names)):
+        raise SourceError(
+            f"{printable(place)} holds {some_of(names)} in {printable(inside)}/, which are splits "
+            f"and no classes; did you mean --inside {printable(inside)} ?"
+        )
+
+
+def only_class(name: str) -> str:
+    """What to say of a folder that is the only class."""
+    shown = printable(name)
+    return (
+        f"{shown} is the only class; give --inside {shown} if it is a folder round class folders"
+        f"{_ONE_CLASS}"
+    )
+
+
+def refuse_classes(
+    classes: Sequence[str], by_split: Mapping[str, Collection[str]], *, split_folders: bool
+) -> None:
+    """Refuse folders that can be no classes, by what all folders and archives together say.
+
+    Raises:
+        SourceError: the only one is called like none, or a split has no class
+            of the split that has most.
+    """
+    if len(classes) == 1 and _like_no_class(classes[0]):
+        raise SourceError(only_class(classes[0]))
+    largest = max(by_split, key=lambda split: (len(by_split[split]), split), default="")
+    for split, some in by_split.items():
+        if some and {*by_split[largest]}.isdisjoint(some):
+            raise SourceError(
+                f"{split}: its classes ({some_of(some)}) are none of those of {largest} "
+                f"({some_of(by_split[largest])}); expected the same folders in both: start with "
+                "--inside where the class folders are, or give the table or .txt that has the "
+                f"labels as --listing, --splits without {split}, --split_folders never, or "
+                "--classes FILE that has all of them"
+            )
+    splits = [name for name in classes if split_in_name(name)] if split_folders else []
+    alike = [name for name in classes if _PICTURES.fullmatch(name)]
+    if len({*map(split_in_name, splits)}) > 1 and len(splits) * 2 > len(classes):
+        alike += splits
+    if alike:
+        raise SourceError(
+            f"{some_of(alike)} would be classes, and {'are' if alike[1:] else 'is'} called like "
+            f"folders of all images or of a split; give --inside {printable(alike[0])} if class "
+            "folders are in it, or --classes FILE if they are classes"
+        )
+
+
+def _like_no_class(name: str) -> bool:
+    return bool(_PICTURES.fullmatch(name) or _PIECES.fullmatch(name) or split_in_name(name))
