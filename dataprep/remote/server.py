@@ -104,11 +104,12 @@ def _answer(connection: Connection, answers: dict[str, _Answer]) -> None:
         except (OSError, EOFError):
             return
         status, answer = b"", memoryview(b"")
+        asked = f"{words['address']}/{words.get('path', MANIFEST)}"
         try:
             store = _store(words.pop("address"))
             answer = memoryview(answers[words.pop("kind")](store, **words))
-        except FileNotFoundError as error:
-            status, answer = b"absent", memoryview(str(error).encode())
+        except FileNotFoundError:  # the store's own words have many lines
+            status, answer = b"absent", memoryview(f"{asked} is not there (404)".encode())
         except Exception as error:  # noqa: BLE001  # for whoever asks
             status, answer = type(error).__name__.encode(), memoryview(str(error).encode())
         try:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from dataprep.remote.process import socket_address
+from dataprep.remote.process import requests, socket_address
 from tests.faults.conftest import eventually
 
 KEY = b"the key"
@@ -115,3 +115,11 @@ def test_connections_are_bounded_and_who_has_one_keeps_it() -> None:
         eventually(lambda: threads(ours) < MOST)
         with asking(place) as other:
             assert threads(other)
+
+
+def test_what_is_not_there_is_said_in_a_line(bucket: Any) -> None:
+    where = f"s3://{bucket.name}/raw"
+    words: dict[str, Any] = {"path": "list.csv", "start": 0, "size": 9, "etag": ""}
+    with pytest.raises(FileNotFoundError) as raised:
+        requests().ask("read", where, **words)
+    assert str(raised.value) == f"{where}/list.csv is not there (404)"
