@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import lru_cache
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import (
@@ -53,22 +54,20 @@ def serve(answers: dict[str, _Answer]) -> None:
 
 def _accept(listener: Listener, key: bytes, answers: dict[str, _Answer]) -> None:
     """Have a thread for each connection of this user; anybody may come, as there is no file."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    soft = max(soft, min(2 * _MOST, hard))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(2 * _MOST, hard), hard))
     while True:
         try:
             connection = listener.accept()
         except OSError:  # somebody who has gone; or no descriptor is left
             time.sleep(_PAUSE_SECONDS)
             continue
-        if not _is_own(connection) or threading.active_count() > min(_MOST, soft // 2):
-            connection.close()
-            continue
-        try:
-            threading.Thread(target=_greet, args=(connection, key, answers), daemon=True).start()
-        except RuntimeError:  # no thread is left
-            connection.close()
+        greet = threading.Thread(target=_greet, args=(connection, key, answers), daemon=True)
+        if _is_own(connection) and threading.active_count() <= min(_MOST, hard // 2):
+            with suppress(RuntimeError):  # no thread is left
+                greet.start()
+                continue
+        connection.close()
 
 
 def _is_own(connection: Connection) -> bool:

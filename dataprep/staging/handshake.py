@@ -151,18 +151,12 @@ def newcomers(port: int, key: bytes, nodes: int) -> Iterator[Proven]:
             drop(time.monotonic() - _NEWCOMER_SECONDS)
             try:
                 link = _as_link(listener.accept()[0])
+                with turn:
+                    heard[link] = time.monotonic()
+                threading.Thread(target=hear, args=(link,), daemon=True).start()
             except TimeoutError:
                 continue
-            except OSError:  # no descriptor is left; or it is over
-                most = len(heard)
-                continue
-            with turn:
-                heard[link] = time.monotonic()
-            try:
-                threading.Thread(target=hear, args=(link,), daemon=True).start()
-            except RuntimeError:  # no thread is left
-                del heard[link]
-                link.close()
+            except (OSError, RuntimeError):  # no descriptor or no thread is left; or it is over
                 most = len(heard)
         drop(math.inf)
 

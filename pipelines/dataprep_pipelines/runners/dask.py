@@ -25,13 +25,12 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from distributed import Client, Future, get_worker
-from distributed.comm import connect, get_address_host, parse_address
+from distributed.comm import connect, get_address_host
 from distributed.scheduler import KilledWorker
 from distributed.security import Security
 from typing_extensions import override
@@ -54,7 +53,7 @@ _LOOKS_A_SECOND = 50.0  # of all workers together, each of a few requests to the
 _LONGEST_LOOK = 60.0
 _CONNECT_SECONDS = 20.0  # a batch script starts the scheduler at the same time
 _CLOSE_SECONDS = 10.0
-_PRIVATE = ("tls", "wss", "inproc")  # schemes of Dask's addresses
+_PRIVATE = ("tls://", "wss://", "inproc://")
 # glibc's bounds for freed memory that it keeps, at which its own learning ends (mallopt(3)).
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD of malloc.h
 _LARGEST = 32 << 20  # bytes
@@ -294,18 +293,18 @@ def dask_cluster(
         else:
             where = engine.dask_client_address or _address_in(engine.dask_scheduler_file, timeout)
             expecting = bool  # never
-        client = stack.enter_context(_connected(where))
-        _tell_who_else(client, report)
+        client = stack.enter_context(_connected(where, report))
         yield DaskEngine(client, timeout, expecting, report)
 
 
 @contextmanager
-def _connected(where: Any) -> Iterator[Client]:
+def _connected(where: Any, report: Callable[[str], None]) -> Iterator[Client]:
     """A client of a scheduler, given by its address, or of a cluster that is here."""
     try:
         if isinstance(where, str):
             asyncio.run(_shake_hands(where))
         client = Client(where, timeout=_CONNECT_SECONDS, name="dataprep", set_as_default=False)
+        _tell_who_else(client, report)
     except Exception as error:  # whatever Dask raises: it asserts, too
         raise PipelineError(
             f"no Dask scheduler answers at {where} ({line_of(error)}); start one, or mend the "
@@ -320,14 +319,10 @@ def _connected(where: Any) -> Iterator[Client]:
 
 def _tell_who_else(client: Client, report: Callable[[str], None]) -> None:
     """Warn of a scheduler that takes programs from anybody on its network."""
-    try:
-        address = str(client.scheduler_info()["address"])  # its own, not that of a tunnel's end
-    except (OSError, RuntimeError, ValueError):
-        return  # it is gone, which its tasks say better
-    scheme, host = parse_address(address)[0], get_address_host(address)
-    with suppress(ValueError):  # a name
-        host = "localhost" if ip_address(host).is_loopback else host
-    if scheme not in _PRIVATE and host != "localhost":
+    address = str(client.scheduler_info()["address"])  # its own, not that of a tunnel's end
+    host = get_address_host(address)
+    here = host.startswith("127.") or host in ("::1", "localhost")
+    if not (here or address.startswith(_PRIVATE)):
         report(
             f"warning: the Dask scheduler at {printable(address)} does without TLS: whoever "
             "reaches it over the network can run programs as you; give it certificates, see "
