@@ -9,7 +9,6 @@ terminal or a notebook, and nothing elsewhere.
 from __future__ import annotations
 
 import inspect
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
@@ -29,6 +28,7 @@ from dataprep.api.places import located, not_empty
 from dataprep.api.progress import Reporter, Tell, told
 from dataprep.errors import DatasetError, UsageError
 from dataprep.remote.store import address_of
+from dataprep.system.filesystems import walk
 from dataprep.system.job_limits import usable_cores
 
 if TYPE_CHECKING:
@@ -646,7 +646,7 @@ def _check_foreign(out: Path) -> None:
     """Refuse a directory with other people's files: shards among them would be a mess."""
     if any((out / name).exists() for name in _OURS):
         return
-    for parent, folders, files in os.walk(out):
+    for parent, folders, files in walk(out):
         # What is hidden is the file system's own, and folders may have got a layout.
         folders[:] = [name for name in folders if name[0] != "." and name != "lost+found"]
         for name in files:

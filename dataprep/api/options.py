@@ -482,7 +482,7 @@ def _cluster() -> list[Option]:
         "Start Dask's workers as Slurm jobs, and end them afterwards: "
         "nodes=4,cores=16,memory=32GB[,partition=,account=,walltime=,...]."
     )
-    address = "Address of a Dask scheduler, e.g. tcp://10.0.0.1:8786."
+    address = "Address of a Dask scheduler, e.g. tls://10.0.0.1:8786."
     written = "File to which a Dask scheduler writes its address, as that of dask-mpi does."
     file = click.Path(path_type=Path, dir_okay=False)
     timeout = f"Give up after this long without a worker. [default: {DASK_TIMEOUT}]"

@@ -176,15 +176,16 @@ def sql(out: StrPath | Mapping[str, StrPath], query: str) -> pa.Table:
         A table of Arrow: it has ``to_pylist`` and ``to_pandas``.
 
     Raises:
-        UsageError: it does not select, or it is wrong; or the name of a table cannot be one.
+        UsageError: it does not select, is wrong, takes more than a gigabyte of memory, or its
+            answer does; or the name of a table cannot be one.
         DatasetError: there is no intact manifest, or table of records.
     """
-    from dataprep.tables.questions import ask
+    from dataprep.sealed.questions import asked
 
     places = out if isinstance(out, Mapping) else {"records": out}
     paths = {name: located(place) for name, place in places.items()}
     tables = {name: SealedSet.read(path).manifest.records_table for name, path in paths.items()}
-    return ask({name: (path, tables[name]) for name, path in paths.items()}, query)
+    return asked({name: (path, tables[name]) for name, path in paths.items()}, query)
 
 
 # --- labels by split, as papers have them: images, percent, patients ---

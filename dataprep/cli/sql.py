@@ -6,13 +6,14 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from dataprep.api.parameters import choice
 from dataprep.api.review import comma_separated, sql
-from dataprep.cli.output import say, show
+from dataprep.cli.output import as_json, say
 from dataprep.errors import UsageError
 from dataprep.system.messages import printable
 
@@ -38,12 +39,8 @@ def sql_command(sets: tuple[str, ...], query: str, format: str) -> None:  # noqa
     The SQL is DuckDB's. Only queries are taken, and nothing but these tables is read.
     """
     found = sql(_places(sets), query)
-    if format == "json":
-        names = found.column_names
-        show([dict(zip(names, row, strict=True)) for row in _rows(found)], json=True)
-    else:
-        lines = ([*map(_text, row)] for row in (found.column_names, *_rows(found)))
-        say(*(_aligned(found) if format == "table" else comma_separated(lines)))
+    for line in _PRINTED[format](found):  # one at a time: as text they may be many gigabytes
+        say(line)
 
 
 def _places(words: Sequence[str]) -> dict[str, str]:
@@ -62,7 +59,13 @@ def _places(words: Sequence[str]) -> dict[str, str]:
 def _rows(table: pa.Table) -> Iterator[tuple[Any, ...]]:
     """As values of JSON."""
     for batch in table.to_batches():
-        columns = (column.to_pylist() for column in batch.columns)
+        try:
+            columns = [column.to_pylist() for column in batch.columns]
+        except (OverflowError, ValueError) as error:  # Python's dates end there
+            raise UsageError(
+                "the answer has a date that is not of the years 1 to 9999; ask for it as a text: "
+                "date::varchar"
+            ) from error
         yield from (tuple(map(_plain, row)) for row in zip(*columns, strict=True))
 
 
@@ -71,7 +74,20 @@ def _plain(value: Any) -> Any:
         return int(value) if value == value.to_integral_value() else float(value)
     if isinstance(value, list):
         return [_plain(inner) for inner in value]
-    return value if isinstance(value, str | int | float | dict | None) else str(value)
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
+    return value if isinstance(value, str | int | float | None) else str(value)
+
+
+def _objects(table: pa.Table) -> Iterator[str]:
+    """A list of them in JSON."""
+    line, names = "[", table.column_names
+    for number, row in enumerate(_rows(table)):
+        yield line + "," * (number > 0)
+        *lines, line = as_json(dict(zip(names, row, strict=True))).split("\n")
+        yield from (f"  {each}" for each in lines)
+        line = f"  {line}"
+    yield from ("[]",) if line == "[" else (line, "]")
 
 
 def _text(value: Any) -> str:
@@ -81,16 +97,29 @@ def _text(value: Any) -> str:
     return "" if value is None else str(value)
 
 
+def _cells(table: pa.Table) -> Iterator[list[str]]:
+    return ([printable(_text(value)) for value in row] for row in _rows(table))
+
+
+def _separated(table: pa.Table) -> Iterator[str]:
+    rows = ([*map(_text, row)] for row in _rows(table))
+    return comma_separated(chain([table.column_names], rows))
+
+
 def _aligned(table: pa.Table) -> Iterator[str]:
-    rows = [[printable(_text(value)) for value in row] for row in _rows(table)]
     names = [printable(name) for name in table.column_names]
-    widths = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
+    widths = [*map(len, names)]
+    for row in _cells(table):
+        widths = [max(width, len(text)) for width, text in zip(widths, row, strict=True)]
     numbers = [
         str(type_).startswith(("int", "uint", "float", "double", "decimal"))
         for type_ in table.schema.types
     ]
-    for row in (names, ["-" * width for width in widths], *rows):
+    for row in chain((names, ["-" * width for width in widths]), _cells(table)):
         cells = zip(row, widths, numbers, strict=True)
         yield "  ".join(
             text.rjust(width) if right else text.ljust(width) for text, width, right in cells
         ).rstrip()
+
+
+_PRINTED: Final = {"table": _aligned, "csv": _separated, "json": _objects}

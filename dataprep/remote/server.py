@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import secrets
+import socket
+import struct
 import sys
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import lru_cache
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import (
@@ -25,6 +30,10 @@ from dataprep.remote.raw import list_objects
 from dataprep.remote.store import Store
 
 _BACKLOG: Final = 256
+_MOST: Final = 2048  # connections: one a thread that asks
+_HANDSHAKE_SECONDS: Final = 10
+_PAUSE_SECONDS: Final = 0.1
+_CREDENTIALS: Final = struct.Struct("3i")  # struct ucred of unix(7): pid, uid, gid
 _LATER: Final = 4  # files that are fetched ahead at a time
 _Answer = Callable[..., bytes | memoryview]
 
@@ -44,20 +53,44 @@ def serve(answers: dict[str, _Answer]) -> None:
 
 
 def _accept(listener: Listener, key: bytes, answers: dict[str, _Answer]) -> None:
+    """Have a thread for each connection of this user; anybody may come, as there is no file."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(2 * _MOST, hard), hard))
     while True:
         try:
             connection = listener.accept()
-        except OSError:  # somebody who has gone
+        except OSError:  # somebody who has gone; or no descriptor is left
+            time.sleep(_PAUSE_SECONDS)
             continue
-        threading.Thread(target=_greet, args=(connection, key, answers), daemon=True).start()
+        greet = threading.Thread(target=_greet, args=(connection, key, answers), daemon=True)
+        if _is_own(connection) and threading.active_count() <= min(_MOST, hard // 2):
+            with suppress(RuntimeError):  # no thread is left
+                greet.start()
+                continue
+        connection.close()
+
+
+def _is_own(connection: Connection) -> bool:
+    """Whether the other end was opened by this user."""
+    with socket.socket(fileno=os.dup(connection.fileno())) as end:
+        found = end.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    return int(_CREDENTIALS.unpack(found)[1]) == os.geteuid()
+
+
+def _wait_at_most(connection: Connection, seconds: int) -> None:
+    """Have what is heard on a connection fail after so long a silence; 0: never."""
+    with socket.socket(fileno=os.dup(connection.fileno())) as end:
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", seconds, 0))
 
 
 def _greet(connection: Connection, key: bytes, answers: dict[str, _Answer]) -> None:
-    """Answer who proves to know the key; in a thread, as another user may come and say nothing."""
+    """Answer who proves to know the key."""
     with connection:
         try:
+            _wait_at_most(connection, _HANDSHAKE_SECONDS)
             deliver_challenge(connection, key)
             answer_challenge(connection, key)
+            _wait_at_most(connection, 0)
         except (OSError, EOFError, AuthenticationError):
             return
         _answer(connection, answers)
@@ -70,11 +103,12 @@ def _answer(connection: Connection, answers: dict[str, _Answer]) -> None:
         except (OSError, EOFError):
             return
         status, answer = b"", memoryview(b"")
+        asked = f"{words['address']}/{words.get('path', MANIFEST)}"
         try:
             store = _store(words.pop("address"))
             answer = memoryview(answers[words.pop("kind")](store, **words))
-        except FileNotFoundError as error:
-            status, answer = b"absent", memoryview(str(error).encode())
+        except FileNotFoundError:  # the store's own words have many lines
+            status, answer = b"absent", memoryview(f"{asked} is not there (404)".encode())
         except Exception as error:  # noqa: BLE001  # for whoever asks
             status, answer = type(error).__name__.encode(), memoryview(str(error).encode())
         try:

@@ -91,11 +91,13 @@ class Records(Examples):
         self._numbers: range | NDArray[np.integer[Any]] = range(len(self._all))
         _check_choice(limit, sample, stratify=stratify)
         if where is not None or sample is not None:
+            from dataprep.sealed.questions import rows_where
             from dataprep.tables.questions import chosen_rows
 
             # A share is one of the whole split: of a shared data set, all nodes together have it.
             every = range(rows[0], rows[0] + present.whole.records)
-            found = chosen_rows(
+            choose = chosen_rows if where is None else rows_where
+            found = choose(
                 self.out,
                 self._table,
                 every,

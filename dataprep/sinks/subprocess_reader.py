@@ -6,6 +6,7 @@ it loop for ever. Here that is one line.
 
 from __future__ import annotations
 
+import os
 import pickle
 import resource
 import subprocess
@@ -23,10 +24,12 @@ from dataprep.system.job_limits import available_memory
 _Item = TypeVar("_Item")
 
 _CHILD = """
-import pickle, sys
+import os, pickle, sys
+answers = os.fdopen(os.dup(1), "wb")
+os.dup2(2, 1)  # whatever a library prints must not come between the answers
 sys.path[:] = pickle.load(sys.stdin.buffer)
 from dataprep.sinks.subprocess_reader import serve
-serve(sys.stdin.buffer, sys.stdout.buffer)
+serve(sys.stdin.buffer, answers)
 """
 _LEAST_MEMORY = 1 << 30  # bytes; Python and the libraries need some
 _SECONDS = 60.0  # until the next item is there
@@ -51,6 +54,7 @@ def in_child(
     function: Callable[..., Iterator[_Item]],
     *arguments: object,
     seconds: float | None = None,
+    memory: int = 0,
 ) -> Iterator[_Item]:
     """Yield what a generator function yields when another process calls it.
 
@@ -58,6 +62,7 @@ def in_child(
         path: what is read; for messages.
         function: importable; its arguments and what it yields can be pickled.
         seconds: to wait for each item; 60 if None.
+        memory: bytes that the process may have; 0: all that is left, and 1 GiB at least.
 
     Raises:
         SinkError: the other process crashed or hung.
@@ -73,7 +78,7 @@ def in_child(
         assert child.stdout is not None  # noqa: S101
         try:
             with child.stdin as stdin:
-                stdin.write(pickle.dumps(search_path) + pickle.dumps((function, arguments)))
+                stdin.write(pickle.dumps(search_path) + pickle.dumps((function, arguments, memory)))
             while True:
                 item, error = _next(
                     child, child.stdout, path, _SECONDS if seconds is None else seconds
@@ -116,10 +121,11 @@ def serve(requests: IO[bytes], answers: IO[bytes]) -> None:
     """Be the other process: pickle (item, None) for each item, then (None, what ended it)."""
     # Not of the address space, in which LMDB maps files that are larger than the memory.
     _, most = resource.getrlimit(resource.RLIMIT_DATA)
-    memory = max(available_memory(), _LEAST_MEMORY)
+    # Arrow's own takes a gigabyte at once of what is bounded, used or not.
+    os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
+    function, arguments, memory = pickle.load(requests)  # noqa: S301 - our own parent's
+    memory = memory or max(available_memory(), _LEAST_MEMORY)
     resource.setrlimit(resource.RLIMIT_DATA, (memory if most < 0 else min(memory, most), most))
-    sys.stdout = sys.stderr  # whatever is printed must not come between the answers
-    function, arguments = pickle.load(requests)  # noqa: S301 - our own parent's
     ended: Exception = StopIteration()
     try:
         for item in function(*arguments):

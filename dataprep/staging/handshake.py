@@ -10,12 +10,15 @@ is bounded.
 from __future__ import annotations
 
 import hmac
+import math
 import os
 import resource
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import takewhile
 from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
 from multiprocessing.context import AuthenticationError
 from queue import SimpleQueue
@@ -31,11 +34,13 @@ from dataprep.system.own_key import key_file, make_key, read_key
 SECRET = "DATAPREP_RENDEZVOUS_SECRET"  # noqa: S105  # the variable's name
 
 _KEY = "rendezvous"  # in the home directory, which nodes share
-_HEARD_AT_ONCE = 32  # newcomers, each in a thread
+_STRANGERS = 512  # newcomers that are heard at a time besides nodes, each in a thread
 _NEWCOMER_SECONDS = 3.0  # in which each of them must prove itself; nodes come again
+_CROWDED_SECONDS = 0.2  # the same, while others wait to be heard
+_PAUSE_SECONDS = 0.01
 _TIMEOUT = 20.0  # seconds in which node 0 must, behind whoever else has come there
 _CONNECT_SECONDS = 2.0  # a firewall that swallows everything must not hold up a node
-_FILES = 256  # descriptors besides those for nodes
+_FILES = 256 + _STRANGERS  # descriptors besides those for nodes
 _LONGEST = 1 << 16  # bytes of a message
 _MESSAGES: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
 
@@ -109,35 +114,58 @@ def receive(link: Link) -> Message:
 def newcomers(port: int, key: bytes, nodes: int) -> Iterator[Proven]:
     """Those who come to node 0 and prove that they know the secret, until this is left."""
     proven: Proven = SimpleQueue()
-    over = threading.Event()
+    over, turn = threading.Event(), threading.Lock()
+    heard: dict[Link, float] = {}  # since when, who came first at the front
 
-    def hear() -> None:
+    def hear(link: Link) -> None:
+        hello = None
+        with suppress(OSError, ValueError):
+            prove(link, key, is_node_0=True)
+            hello = receive(link)
+        with turn:
+            in_time = heard.pop(link, None) is not None
+        if in_time and isinstance(hello, Hello):
+            proven.put((link, hello))
+        else:
+            link.close()
+
+    def drop(since: float) -> None:
+        with turn:  # whoever ends meanwhile leaves its descriptor to another
+            for link in [*takewhile(lambda link: heard[link] < since, heard)]:
+                del heard[link]
+                hang_up(link)
+
+    def welcome() -> None:
+        most = nodes + _STRANGERS
         while not over.is_set():
+            if len(heard) >= most:
+                drop(time.monotonic() - _CROWDED_SECONDS)
+                over.wait(_PAUSE_SECONDS)
+                most = nodes + _STRANGERS
+                continue
+            drop(time.monotonic() - _NEWCOMER_SECONDS)
             try:
                 link = _as_link(listener.accept()[0])
-            except OSError:  # it is over, or no descriptor is left
-                over.wait(_NEWCOMER_SECONDS)
+                with turn:
+                    heard[link] = time.monotonic()
+                threading.Thread(target=hear, args=(link,), daemon=True).start()
+            except TimeoutError:
                 continue
-            try:
-                with bounded(link, _NEWCOMER_SECONDS):
-                    prove(link, key, is_node_0=True)
-                    hello = receive(link)
-                if not isinstance(hello, Hello):
-                    raise ValueError("it does not say which node it is")  # noqa: TRY004, TRY301
-            except (OSError, ValueError):
-                link.close()
-            else:
-                proven.put((link, hello))
+            except (OSError, RuntimeError):  # no descriptor or no thread is left; or it is over
+                most = len(heard)
+        drop(math.inf)
 
     with _listener(port, nodes) as listener:
-        for _ in range(_HEARD_AT_ONCE):
-            threading.Thread(target=hear, daemon=True).start()
+        listener.settimeout(_CROWDED_SECONDS)
+        thread = threading.Thread(target=welcome, daemon=True)
+        thread.start()
         try:
             yield proven
         finally:
             over.set()
             with suppress(OSError):
-                listener.shutdown(socket.SHUT_RDWR)  # wakes those who wait for somebody to come
+                listener.shutdown(socket.SHUT_RDWR)  # wakes it
+            thread.join()
 
 
 def introduced(host: str, port: int, agreed: str, hello: Hello) -> Link:

@@ -12,8 +12,8 @@
                                 ◀───────   Failed       at any time
 
 Node 0 draws the conclusion, so that what it sends is short. No data and no path of a file to be
-written travels here. Who connects and proves nothing is hung up on after a few seconds; some
-threads listen to newcomers at the same time, so one who says nothing keeps nobody out meanwhile.
+written travels here. Who connects and proves nothing is hung up on after a few seconds, and, where
+hundreds do so, the first of them at once: so who says nothing keeps nobody out for long.
 """
 
 from __future__ import annotations

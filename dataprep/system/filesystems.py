@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import pwd
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -147,3 +148,15 @@ def node_local_scratch() -> Path | None:
         if os.access(place, os.W_OK) and not is_network(filesystem_of(place)):
             return place
     return None
+
+
+def walk(
+    top: Path, refuse: Callable[[OSError], None] | None = None
+) -> Iterator[tuple[str, list[str], list[str]]]:
+    """As `os.walk`, which before Python 3.12 fails where directories are a thousand deep."""
+    waiting = [str(top)]
+    while waiting:
+        for place, folders, names in islice(os.walk(waiting.pop(), onerror=refuse), 1):
+            yield place, folders, names
+            below = [os.path.join(place, name) for name in reversed(folders)]  # noqa: PTH118
+            waiting += [path for path in below if not os.path.islink(path)]  # noqa: PTH114

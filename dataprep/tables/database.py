@@ -51,7 +51,7 @@ def open_database(
     import duckdb
 
     spill = None if directory is None else partial_path(directory / "sort")
-    limit = _memory_limit(rows)
+    limit = memory_limit(rows)
     config: dict[str, str | bool | int | float | list[str]] = {
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
@@ -79,6 +79,7 @@ def _lock(connection: Database, files: Sequence[Path]) -> None:
     # A name is looked up as a pattern first, so its pattern is a name, too.
     names = [name for path in files for name in (str(path), escape(str(path)))]
     connection.execute("set allowed_paths = $names", {"names": names})
+    connection.execute("set enable_progress_bar = false")  # of long queries, on stdout
     connection.execute("set enable_external_access = false")
     connection.execute("set lock_configuration = true")
 
@@ -125,7 +126,8 @@ def tables(paths: Sequence[Path], *, numbered: bool = False) -> str:
     return f"read_parquet([{names}], hive_partitioning=false, file_row_number={numbered})"
 
 
-def _memory_limit(rows: int) -> int:
+def memory_limit(rows: int) -> int:
+    """Bytes of memory that the database takes for tables of so many rows, as far as it counts."""
     return max(_LEAST, min(rows * _ROW, available_memory() // _SHARE))
 
 

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
 from dataprep.errors import UsageError
-from dataprep.system.messages import counted, printable
+from dataprep.system.messages import counted, printable, sized
 from dataprep.tables.database import Database, column_list, identifier, open_database, tables
 from dataprep.tables.images import HASH, SHARE
 from dataprep.tables.records import RecordsTable
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 Sets = Mapping[str, tuple[Path, "RecordsFile"]]
 """By the name of its table: the directory of a data set, and what its manifest says of the file."""
+
+MEMORY: Final = 1_000_000_000
+"""Bytes that a question may take besides `memory_limit`, and its answer."""
 
 _NAME: Final = re.compile("[A-Za-z_][A-Za-z0-9_]{0,62}")
 _ASKED: Final = '"the question"'  # no table can be called so
@@ -47,14 +50,20 @@ _SAMPLED: Final = f"""
 select * exclude ("sampling turn") from (select *, {{turn}} as "sampling turn" from {{table}})
 qualify row_number() over (partition by split order by "sampling turn", {HASH}) <= {SHARE}
 """
+_AT_ONCE: Final = 10_000  # rows
+_TOO_MUCH: Final = (
+    f"SQL: it takes more than {sized(MEMORY)} of memory, as a question may, or as an answer; ask "
+    "for less: fewer rows (limit), shorter values, or counts"
+)
 _NO_COLUMN: Final = re.compile('(?:Referenced|does not have a) column (?:named )?"([^"]*)"')
 
 
-def ask(sets: Sets, query: str) -> pa.Table:
-    """What a query finds in tables of records.
+def ask(sets: Sets, query: str) -> Iterator[pa.Schema | pa.RecordBatch]:
+    """What a query finds in tables of records: for `answer`.
 
     Raises:
-        UsageError: it is not one query that only selects, or it is wrong; or a name cannot be one.
+        UsageError: it is not one query that only selects, or it is wrong, or finds too much; or a
+            name cannot be one.
         DatasetError: a table is damaged.
     """
     with _opened(sets) as database, explained(lambda: _columns(sets)):
@@ -68,7 +77,20 @@ def ask(sets: Sets, query: str) -> pa.Table:
             )
         # A query at the top may hold a COPY; that of a view may not, so it cannot write a table.
         database.execute(f"create temp view {_ASKED} as {statements[0].query}")
-        return _plain(database.sql(f"from {_ASKED}").to_arrow_table())
+        found, size = database.sql(f"from {_ASKED}").to_arrow_reader(_AT_ONCE), 0
+        yield found.schema
+        for batch in found:
+            if (size := size + batch.nbytes) > MEMORY:
+                raise UsageError(_TOO_MUCH)
+            yield batch
+
+
+def answer(parts: Iterator[pa.Schema | pa.RecordBatch]) -> pa.Table:
+    """A table of what `ask` yields."""
+    import pyarrow as pa
+
+    schema = next(parts)
+    return _plain(pa.Table.from_batches(parts, schema))
 
 
 def chosen_rows(
@@ -194,10 +216,12 @@ def explained(columns: Callable[[], Sequence[str]]) -> Iterator[None]:
 
     try:
         yield
-    except (duckdb.OutOfMemoryException, duckdb.IOException):
+    except duckdb.IOException:
         raise
-    except duckdb.Error as error:
+    except (duckdb.Error, MemoryError, OSError) as error:  # what a reader of Arrow's meets, too
         text = str(error)
+        if isinstance(error, MemoryError) or text.startswith("Out of Memory"):
+            raise UsageError(_TOO_MUCH) from error
         if (missing := _NO_COLUMN.search(text)) is not None:
             known = columns()
             close = difflib.get_close_matches(missing[1].lower(), known, n=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import resource
 from collections import defaultdict
 from pathlib import Path
 
@@ -11,7 +12,10 @@ import pytest
 from PIL import Image
 from pyarrow import parquet
 
+import dataprep
+from dataprep.errors import UsageError
 from dataprep.jobs.command import shown_command
+from dataprep.sealed import questions
 from tests.conftest import FINDINGS, Cli, Made, read_labels, write_radiographs
 
 COUNTS = "select split, count(*) as n from records where position is not null group by 1 order by 1"
@@ -51,7 +55,34 @@ def test_cells_are_what_a_terminal_may_show_and_a_program_may_read(cli: Cli, tin
     assert json.loads(cli("sql", tiny.out, other, "--format", "json").out) == [
         {"t": "2020-01-02", "h": 1000, "s": {"a": 1}, "b": True}
     ]
-    assert cli("sql", tiny.out, "select key from records where false").out == "key\n---\n"
+    nested = "select {'t': date '2020-01-02', 'd': 1.50, 'b': 'x'::blob} as s"
+    assert cli("sql", tiny.out, nested).out.splitlines()[2] == (
+        """{"t": "2020-01-02", "d": 1.5, "b": "b'x'"}"""
+    )
+    assert json.loads(cli("sql", tiny.out, nested, "--format", "json").out) == [
+        {"s": {"t": "2020-01-02", "d": 1.5, "b": "b'x'"}}
+    ]
+    none = "select key from records where false"
+    printed = [
+        cli("sql", tiny.out, none, "--format", form).out for form in ("table", "csv", "json")
+    ]
+    assert printed == ["key\n---\n", "key\n", "[]\n"]
+
+
+def test_a_question_has_a_bound_of_memory_and_its_set_none(
+    cli: Cli, tiny: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system's, on a process that only asks: the database does not count such values."""
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    monkeypatch.setattr(questions, "MEMORY", 200_000_000)
+    for long in ("repeat('x', 400000000)", "list_resize([1], 100000000)"):
+        result = cli("sql", tiny.out, f"select length({long})")
+        assert result.code == 2
+        assert "SQL: it takes more than 1.0 GB of memory, as a question may" in result.error
+        with pytest.raises(UsageError, match="it takes more than"):
+            dataprep.open(tiny.out, where=f"length({long}) > 0")
+    assert resource.getrlimit(resource.RLIMIT_DATA) == before
+    assert len(dataprep.open(tiny.out, where="length(repeat('x', 4000)) > 0 and position < 2"))
 
 
 @pytest.mark.parametrize(
@@ -62,6 +93,13 @@ def test_cells_are_what_a_terminal_may_show_and_a_program_may_read(cli: Cli, tin
         (["{out}", "select * frm records"], "SQL: Parser Error: syntax error"),
         (["{out}", "drop view records"], "expected one that selects"),
         (["{out}", "from read_text('/etc/passwd')"], "Permission Error"),
+        (
+            ["{out}", "select date '20000-01-01'"],
+            "not of the years 1 to 9999; ask for it as a text",
+        ),
+        (["{out}", "select [timestamp '20000-01-01']", "--format", "json"], "date::varchar"),
+        (["{out}", "select 'infinity'::date, {{'a': date '5000-01-01 (BC)'}}"], "date::varchar"),
+        (["{out}", "select key::int from records"], "SQL: Conversion Error: "),
         (["{out}", "{out}", "select 1"], "several data sets need a name each"),
         (["a={out}", "{out}", "select 1"], "several data sets need a name each"),
         (["a={out}", "A={out}", "select 1"], "cannot be names of tables"),

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -56,9 +57,9 @@ class Cluster:
         """What makes dataprep run here."""
         return ["--runner", "dask", "--dask_client_address", self.address]
 
-    def start_scheduler(self, **settings: object) -> None:
+    def start_scheduler(self, host: str = "127.0.0.1", **settings: object) -> None:
         """Settings in Dask's way of spelling environment variables, without their beginning."""
-        words = ("scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard")
+        words = ("scheduler", "--host", host, "--port", "0", "--no-dashboard")
         named = {f"DASK_DISTRIBUTED__{name}": str(value) for name, value in settings.items()}
         self._start([*words, "--scheduler-file", str(self.file)], named)
         eventually(lambda: self.file.exists() and self.file.stat().st_size)
@@ -140,10 +141,10 @@ def cluster(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cl
 
 @pytest.fixture
 def own_cluster(site: Path, tmp_path: Path) -> Iterator[Start]:
-    """``own_cluster(workers, **settings of the scheduler)``, for a test that kills."""
+    """``own_cluster(workers, **settings of the scheduler)``, for a test that kills or listens."""
     clusters: list[Cluster] = []
 
-    def start(workers: int, *, nanny: bool = False, **settings: object) -> Cluster:
+    def start(workers: int, *, nanny: bool = False, **settings: Any) -> Cluster:
         directory = tmp_path / f"cluster-{len(clusters)}"
         directory.mkdir()
         clusters.append(Cluster(directory, site))

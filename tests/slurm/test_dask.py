@@ -154,6 +154,7 @@ def test_a_batch_job_outlives_its_workers(
     assert "rror: " in ended.out  # srun has seen that node fail
     is_as_on_one_machine(photographs, out, ended)
     assert "Traceback" not in ended.out
+    assert re.search("Dask: [1-3] workers?, [1-3] threads?, at tls://", ended.out)
     # What Dask has to say of it is kept.
     assert "distributed" in (cluster.root / f"dask-{job}.log").read_text()
 
@@ -190,10 +191,15 @@ def test_workers_are_submitted_and_one_that_is_cancelled_is_not_missed(
 ) -> None:
     out = tmp_path / "out"
     with launch(cluster, photographs, out, "nodes=2,cores=2") as launched:
-        environment = a_writer(cluster, out).environ()
+        worker = a_writer(cluster, out)
+        environment = worker.environ()
+        asked = [" ".join(each.cmdline()) for each in worker.parents()]
+        (key,) = (out / ".dataprep").glob(".slurm.*")
+        assert any(f"--tls-key {key} --protocol tls://" in words for words in asked), asked
         assert environment["OMP_NUM_THREADS"] == "1"
         cluster.run("scancel", environment["SLURM_JOB_ID"])
         is_as_on_one_machine(photographs, out, launched.end(seconds=120))
+    assert not key.exists()
 
 
 def test_ctrl_c_cancels_the_worker_jobs(

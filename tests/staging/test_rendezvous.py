@@ -363,21 +363,42 @@ def test_who_does_not_know_the_secret_is_not_let_in(
         assert "did not come" in str(zero.exception())
 
 
+@pytest.mark.parametrize("say", [b"", b"\0", framed(b"x")[:-1]], ids=["nothing", "a byte", "less"])
 def test_many_who_come_and_say_nothing_keep_nobody_out_for_long(
-    token: str, monkeypatch: pytest.MonkeyPatch
+    token: str, monkeypatch: pytest.MonkeyPatch, say: bytes
 ) -> None:
-    monkeypatch.setattr(handshake, "_HEARD_AT_ONCE", 4)
-    monkeypatch.setattr(handshake, "_NEWCOMER_SECONDS", 0.1)
+    monkeypatch.setattr(handshake, "_STRANGERS", 4)
+    monkeypatch.setattr(handshake, "_CROWDED_SECONDS", 0.01)
+    monkeypatch.setattr(handshake, "_NEWCOMER_SECONDS", 10 * LONG)
+    before = threading.active_count()
     with ThreadPoolExecutor(1) as pool, ExitStack() as stack:
         zero = pool.submit(meet, placed(0, 2), token)
         visit(token, b"")  # it is there
         place = ("127.0.0.1", port(token))
-        silent = [stack.enter_context(socket.create_connection(place, LONG)) for _ in range(10)]
+        silent = [stack.enter_context(socket.create_connection(place, LONG)) for _ in range(100)]
+        for connection in silent:
+            with suppress(OSError):  # it may have been let go
+                connection.sendall(say)
         with meet(placed(1, 2), token), zero.result():
             for connection in silent:  # and all of them have been let go
                 with suppress(ConnectionResetError):
                     while connection.recv(1000):
                         pass
+            assert threading.active_count() <= before + 10
+
+
+def test_who_says_nothing_is_let_go_though_nobody_else_comes(
+    token: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handshake, "_NEWCOMER_SECONDS", 0.1)
+    with ThreadPoolExecutor(1) as pool:
+        zero = pool.submit(meet, placed(0, 2), token)
+        visit(token, b"")  # it is there
+        with socket.create_connection(("127.0.0.1", port(token)), LONG) as silent:
+            while silent.recv(1000):
+                pass
+        with meet(placed(1, 2), token), zero.result():
+            pass
 
 
 def test_who_passes_on_from_another_port_what_nodes_say_is_passed_over(token: str) -> None:

@@ -130,3 +130,26 @@ def test_conventions_are_listed_from_the_most_explicit_to_what_every_machine_has
     whys = [scratch.why for scratch in scratch_conventions({"TMPDIR": "/tmp"})]
     assert whys[-2:] == ["/local/scratch", "/tmp"]
     assert "$TMPDIR" not in whys
+
+
+def test_directories_may_be_thousands_deep(tmp_path: Path) -> None:
+    here = os.open(tmp_path, os.O_RDONLY)
+    for _ in range(1500):  # each in the one before; of a path too long none is made
+        os.mkdir("d", dir_fd=here)
+        above, here = here, os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(above)
+    os.close(here)
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "file").touch()
+    (tmp_path / "b" / "link").symlink_to(tmp_path)
+    (tmp_path / "hidden").mkdir()
+    found = []
+    for place, folders, names in filesystems.walk(tmp_path):
+        folders[:] = sorted(name for name in folders if name != "hidden")
+        found.append((place, [*folders], names))
+    assert found[0] == (str(tmp_path), ["b", "d"], [])
+    assert found[1] == (str(tmp_path / "b"), ["link"], ["file"])
+    assert found[2] == (str(tmp_path / "d"), ["d"], [])
+    assert len(found) == 2 + 1500
+    for place, _, _ in reversed(found[2:]):  # of which others make an error
+        Path(place).rmdir()

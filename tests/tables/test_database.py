@@ -26,7 +26,7 @@ SORT = "create table t as select hash(range) as h, range::varchar as text from r
 
 @pytest.fixture
 def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database, "_memory_limit", lambda rows: 48 << 20)
+    monkeypatch.setattr(database, "memory_limit", lambda rows: 48 << 20)
 
 
 def test_what_does_not_fit_in_memory_goes_to_files_that_are_removed(

@@ -19,7 +19,8 @@ from pyarrow import parquet
 
 from dataprep.errors import DatasetError, UsageError
 from dataprep.system.state_files import file_sha256
-from dataprep.tables.questions import ask, chosen_rows
+from dataprep.tables import questions
+from dataprep.tables.questions import answer, chosen_rows
 from dataprep.tables.records import parquet_writer
 from dataprep_schemas.manifest import RecordsFile
 from dataprep_schemas.tables import schema_of
@@ -57,6 +58,10 @@ def sealed(place: Path, rows: list[dict[str, Any]], schema: pa.Schema = SCHEMA) 
     with path.open("wb") as file, parquet_writer(file, schema) as writer:
         writer.write_table(pa.Table.from_pylist(rows, schema=schema), row_group_size=64)
     return RecordsFile("records.parquet", path.stat().st_size, file_sha256(path), len(rows))
+
+
+def ask(sets: questions.Sets, query: str) -> pa.Table:
+    return answer(questions.ask(sets, query))
 
 
 def row(number: int, label: int, split: str = "train") -> dict[str, Any]:
@@ -143,6 +148,15 @@ def test_a_share_does_not_depend_on_where_images_lie(tmp_path: Path) -> None:
             at = chosen(tmp_path / name, file, range(90), sample=Fraction(1, 5), stratify=stratify)
             found.append({some[number]["key"] for number in at})
     assert found[:2] == found[2:]
+
+
+def test_an_answer_has_a_bound(
+    table: tuple[Path, RecordsFile], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(questions, "MEMORY", 1 << 20)
+    assert ask({"records": table}, "from range(100000)").num_rows == 100_000
+    with pytest.raises(UsageError, match="or as an answer; ask for less: fewer rows"):
+        ask({"records": table}, "from range(200000)")
 
 
 @pytest.mark.parametrize("attack", ATTACKS)

@@ -23,6 +23,7 @@ from dataprep.archives.webdataset import webdataset_samples
 from dataprep.datasets.raw_directory import list_raw
 from dataprep.datasets.splits import SPLIT_FOLDERS, split_of_folder
 from dataprep.errors import SinkError, SourceError
+from dataprep.system.filesystems import walk
 from dataprep.system.messages import counted, printable, some_of, unreadable
 from dataprep.system.regular_files import open_regular
 
@@ -108,7 +109,7 @@ def _folders(raw: Path) -> Iterator[tuple[str, list[str]]]:
     def refuse(error: OSError) -> None:
         raise unreadable(str(error.filename), error) from error
 
-    for place, folders, names in os.walk(raw, onerror=refuse):
+    for place, folders, names in walk(raw, refuse):
         folders[:] = sorted(name for name in folders if not is_clutter_folder(name))
         # Of a million image files none is looked at.
         named = (name for name in names if name[0] != "." and not is_image_name(name))

@@ -30,14 +30,14 @@ from typing import Any
 
 import msgspec
 from distributed import Client, Future, get_worker
-from distributed.comm import connect
+from distributed.comm import connect, get_address_host
 from distributed.scheduler import KilledWorker
 from distributed.security import Security
 from typing_extensions import override
 
 from dataprep.errors import PipelineError
 from dataprep.sinks import ShardName
-from dataprep.system.messages import counted
+from dataprep.system.messages import counted, printable
 from dataprep.system.regular_files import read_regular
 from dataprep_pipelines.failures import RESUME, FailureLog, QuietLauncherError, line_of
 from dataprep_pipelines.runners.dask_slurm import slurm_cluster
@@ -53,6 +53,7 @@ _LOOKS_A_SECOND = 50.0  # of all workers together, each of a few requests to the
 _LONGEST_LOOK = 60.0
 _CONNECT_SECONDS = 20.0  # a batch script starts the scheduler at the same time
 _CLOSE_SECONDS = 10.0
+_PRIVATE = ("tls://", "wss://", "inproc://")
 # glibc's bounds for freed memory that it keeps, at which its own learning ends (mallopt(3)).
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD of malloc.h
 _LARGEST = 32 << 20  # bytes
@@ -292,16 +293,18 @@ def dask_cluster(
         else:
             where = engine.dask_client_address or _address_in(engine.dask_scheduler_file, timeout)
             expecting = bool  # never
-        yield DaskEngine(stack.enter_context(_connected(where)), timeout, expecting, report)
+        client = stack.enter_context(_connected(where, report))
+        yield DaskEngine(client, timeout, expecting, report)
 
 
 @contextmanager
-def _connected(where: Any) -> Iterator[Client]:
+def _connected(where: Any, report: Callable[[str], None]) -> Iterator[Client]:
     """A client of a scheduler, given by its address, or of a cluster that is here."""
     try:
         if isinstance(where, str):
             asyncio.run(_shake_hands(where))
         client = Client(where, timeout=_CONNECT_SECONDS, name="dataprep", set_as_default=False)
+        _tell_who_else(client, report)
     except Exception as error:  # whatever Dask raises: it asserts, too
         raise PipelineError(
             f"no Dask scheduler answers at {where} ({line_of(error)}); start one, or mend the "
@@ -312,6 +315,19 @@ def _connected(where: Any) -> Iterator[Client]:
     finally:
         with suppress(Exception):  # the run is over, and so may be the scheduler
             client.close(timeout=_CLOSE_SECONDS)
+
+
+def _tell_who_else(client: Client, report: Callable[[str], None]) -> None:
+    """Warn of a scheduler that takes programs from anybody on its network."""
+    address = str(client.scheduler_info()["address"])  # its own, not that of a tunnel's end
+    host = get_address_host(address)
+    here = host.startswith("127.") or host in ("::1", "localhost")
+    if not (here or address.startswith(_PRIVATE)):
+        report(
+            f"warning: the Dask scheduler at {printable(address)} does without TLS: whoever "
+            "reaches it over the network can run programs as you; give it certificates, see "
+            "Security in docs/engines.md"
+        )
 
 
 async def _shake_hands(address: str) -> None:

@@ -2,6 +2,9 @@
 
 dask-jobqueue's SLURMCluster is the scheduler, writes the job script and submits the jobs, so that a
 site's configuration holds. It does not replace a job that ends: docs/engines.md.
+
+A scheduler or worker runs what it is sent, and every user of the cluster reaches its port. So all
+connections are TLS, by the user's own certificates or by one that is made for the run.
 """
 
 from __future__ import annotations
@@ -14,11 +17,12 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from dataprep.errors import PipelineError, UsageError
+from dataprep.system.durable_files import partial_path, write_once
 from dataprep.system.messages import counted
 from dataprep_pipelines.failures import RESUME, line_of
 from dataprep_pipelines.runners.local import processes_for
@@ -31,13 +35,16 @@ _KEYS = (
 )
 # A worker holds a few images, so Dask has nothing to spill and should not count: the pages of a
 # mapped LMDB it takes for memory, and would kill the worker. Slurm has a bound of its own.
-_WORKER = ("--memory-limit", "0", "--no-dashboard")
+_WEB = "127.0.0.1:0"  # even without its dashboard Dask serves HTTP, to whoever asks
+_WORKER = ("--memory-limit", "0", "--no-dashboard", "--dashboard-address", _WEB)
 _SETTINGS = {
     # Every task is minutes of work: a worker that is busy should not sit on the next one.
     "distributed.scheduler.worker-saturation": 1.0,
     # A nanny starts a worker that died again; the job of such a worker is not to be cancelled.
     "distributed.deploy.lost-worker-timeout": "1 day",
 }
+_TLS = "distributed.comm.tls."
+_CERTIFIED = ("client.cert", "client.key", "scheduler.cert", "scheduler.key")
 _CLOSE_SECONDS = 10
 _LOOK_SECONDS = 10.0  # between two questions to Slurm's controller, which serves a whole site
 _COMMAND_SECONDS = 60
@@ -89,8 +96,9 @@ def cluster_options(text: str, logs: Path) -> dict[str, Any]:
         # Slurm's own default then; dask-jobqueue wants a number all the same.
         skipped = [*(site.get("job-directives-skip") or ()), "#SBATCH --mem="]
         found |= {"memory": "1GB", "job_directives_skip": skipped}
-    scheduler = {"dashboard_address": ":0"}  # another user's may be at the usual port
+    scheduler = {"dashboard_address": _WEB}
     return found | {
+        "protocol": "tls://",
         "python": f"{shlex.quote(sys.executable)} -P",  # nothing of the working directory
         "worker_extra_args": [*(site.get("worker-extra-args") or ()), *_WORKER],
         "scheduler_options": scheduler | dict(site.get("scheduler-options") or {}),
@@ -116,18 +124,10 @@ def slurm_cluster(
     Raises:
         PipelineError: Slurm refuses.
     """
-    import dask
     from distributed import Status
 
     jobs, name = parse_slurm(text)["nodes"], f"dataprep-{secrets.token_hex(4)}"
-    with warnings.catch_warnings(), dask.config.set(_SETTINGS):
-        # Without a way to the internet Dask says so, and asks for the host's name instead.
-        warnings.simplefilter("ignore", RuntimeWarning)
-        try:
-            cluster = cluster_class()(job_name=name, **cluster_options(text, logs))
-        except (OSError, RuntimeError, ValueError, TypeError) as error:
-            raise PipelineError(f"--dask_slurm {text}: {line_of(error)}") from error
-    try:
+    with slurm_scheduler(text, logs, name) as cluster:
         try:
             # Not `scale`, which tells of no refusal.
             for _ in range(jobs):
@@ -144,9 +144,57 @@ def slurm_cluster(
             ) from error
         report(f"Slurm: {counted(jobs, 'worker job')} submitted")
         yield cluster, _jobs_are_left(name)
+
+
+@contextmanager
+def slurm_scheduler(text: str, logs: Path, name: str) -> Iterator[Any]:
+    """A `SLURMCluster` that has no jobs yet, nor begins any; see `slurm_cluster`.
+
+    Args:
+        name: of its jobs.
+
+    Raises:
+        PipelineError: it does not start.
+    """
+    import dask
+
+    with ExitStack() as stack:
+        try:
+            options, settings = cluster_options(text, logs), dict(_SETTINGS)
+            # Those of the user's configuration are the workers', too, whose nodes share it.
+            if not all(dask.config.get(_TLS + key, None) for key in ("ca-file", "scheduler.cert")):
+                pem = str(stack.enter_context(_certificate(logs)))
+                settings |= dict.fromkeys([_TLS + key for key in ("ca-file", *_CERTIFIED)], pem)
+                for of in ("ca-file", "cert", "key"):
+                    options["worker_extra_args"] += [f"--tls-{of}", shlex.quote(pem)]
+            settings["distributed.comm.require-encryption"] = True
+            with warnings.catch_warnings(), dask.config.set(settings):
+                # Without a way to the internet Dask says so, and asks for the host's name instead.
+                warnings.simplefilter("ignore", RuntimeWarning)
+                cluster = cluster_class()(job_name=name, **options)
+        except (ImportError, OSError, RuntimeError, ValueError, TypeError) as error:
+            raise PipelineError(f"--dask_slurm {text}: {line_of(error)}") from error
+        try:
+            yield cluster
+        finally:
+            with suppress(Exception):  # the run is over
+                cluster.close(timeout=_CLOSE_SECONDS)
+
+
+@contextmanager
+def _certificate(logs: Path) -> Iterator[Path]:
+    """A file of a certificate and its key beside the logs, which only its owner can read.
+
+    After a launcher was killed, `dataprep.jobs.clearing` sweeps it.
+    """
+    from distributed.security import Security
+
+    made, path = Security.temporary(), partial_path(logs)
+    try:
+        write_once(path, f"{made.tls_ca_file}{made.tls_worker_key}".encode(), mode=0o600)
+        yield path
     finally:
-        with suppress(Exception):  # the run is over
-            cluster.close(timeout=_CLOSE_SECONDS)
+        path.unlink(missing_ok=True)
 
 
 def cluster_class() -> Any:

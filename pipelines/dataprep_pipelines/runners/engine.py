@@ -37,7 +37,7 @@ class Engine:
         workers: cores to keep busy on this machine.
         runner: ``direct``, ``dask``, or the name of one of Beam's runners.
         beam_options: options for Beam itself, passed through untouched.
-        dask_client_address: of a Dask scheduler, e.g. ``tcp://10.0.0.1:8786``;
+        dask_client_address: of a Dask scheduler, e.g. ``tls://10.0.0.1:8786``;
         dask_scheduler_file: or a file in which one wrote its address;
         dask_slurm: or a cluster to be started in Slurm, e.g. ``nodes=4,cores=16,memory=32GB``.
         dask_timeout: seconds without any worker before the run gives up.

@@ -140,7 +140,8 @@ def _check_dask(engine: Engine) -> None:
     places = (engine.dask_client_address, engine.dask_scheduler_file, engine.dask_slurm)
     if sum(place is not None for place in places) != 1:
         raise UsageError(f"--runner dask needs to know which cluster: give one of {_CLUSTERS}")
-    for name in ("dask", "distributed", "dask_jobqueue")[: 3 if engine.dask_slurm else 2]:
+    of_slurm = ("dask_jobqueue", "cryptography") if engine.dask_slurm else ()
+    for name in ("dask", "distributed", *of_slurm):
         if not importlib.util.find_spec(name):
             raise UsageError(
                 f"--runner dask needs the Python package {name}, which is not installed; "
