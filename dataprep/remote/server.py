@@ -11,9 +11,9 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import (
@@ -28,6 +28,7 @@ from dataprep.remote.cache import MANIFEST, fetch, fill, look
 from dataprep.remote.process import socket_address
 from dataprep.remote.raw import list_objects
 from dataprep.remote.store import Store
+from dataprep.system.regular_files import MOST_BYTES
 
 _BACKLOG: Final = 256
 _MOST: Final = 2048  # connections: one a thread that asks
@@ -35,6 +36,9 @@ _HANDSHAKE_SECONDS: Final = 10
 _PAUSE_SECONDS: Final = 0.1
 _CREDENTIALS: Final = struct.Struct("3i")  # struct ucred of unix(7): pid, uid, gid
 _LATER: Final = 4  # files that are fetched ahead at a time
+_STACK: Final = 1 << 20  # bytes of a thread; a store's answers are not on it
+_MEMORY: Final = 1 << 30  # bytes of data, besides large pieces that are asked for
+_LARGE: Final = 16 << 20
 _Answer = Callable[..., bytes | memoryview]
 
 
@@ -44,6 +48,8 @@ def serve(answers: dict[str, _Answer]) -> None:
     Args:
         answers: by the kind of request; given the words of one, and the store, as ``store``.
     """
+    threading.stack_size(_STACK)
+    _bound.change(0)
     key, place = sys.stdin.readline().strip().encode(), secrets.token_hex(16)
     with Listener(socket_address(place), family="AF_UNIX", backlog=_BACKLOG) as listener:
         print(place, flush=True)  # noqa: T201  # for its starter
@@ -118,13 +124,45 @@ def _answer(connection: Connection, answers: dict[str, _Answer]) -> None:
             return
 
 
+class _Bound:
+    """Of this process's memory: obstore holds a list's page, or an error's text, however long."""
+
+    def __init__(self) -> None:
+        self._turn, self._asked = threading.Lock(), 0
+
+    def change(self, size: int) -> None:
+        """Have room for so much more; or less, if it is negative."""
+        with self._turn:
+            self._asked += size
+            _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+            most = _MEMORY + self._asked
+            limit = most if hard == resource.RLIM_INFINITY else min(most, hard)
+            resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
+
+    @contextmanager
+    def raised(self, size: int) -> Iterator[None]:
+        """Have room for something large meanwhile."""
+        if size < _LARGE:
+            yield
+            return
+        self.change(size)
+        try:
+            yield
+        finally:
+            self.change(-size)
+
+
+_bound: Final = _Bound()
+
+
 @lru_cache(maxsize=64)
 def _store(address: str) -> Store:
     return Store(address)
 
 
 def _read(store: Store, path: str, start: int, size: int, etag: str) -> memoryview:
-    return store.read_range(path, start, size, etag)
+    with _bound.raised(size):
+        return store.read_range(path, start, size, etag)
 
 
 if __name__ == "__main__":
@@ -135,7 +173,8 @@ if __name__ == "__main__":
         return b""
 
     def _manifest(store: Store) -> bytes:
-        found = store.read(MANIFEST)
+        with _bound.raised(2 * MOST_BYTES):  # as it came, and as it is handed on
+            found = store.read(MANIFEST)
         if found is None:
             raise FileNotFoundError(MANIFEST)
         return found

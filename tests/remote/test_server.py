@@ -123,3 +123,17 @@ def test_what_is_not_there_is_said_in_a_line(bucket: Any) -> None:
     with pytest.raises(FileNotFoundError) as raised:
         requests().ask("read", where, **words)
     assert str(raised.value) == f"{where}/list.csv is not there (404)"
+
+
+def test_its_memory_is_bounded_but_for_what_is_asked_for() -> None:
+    """obstore holds whole what a store says of an error, and a page of a list."""
+    words = (
+        "import resource; from dataprep.remote import server as s; s._MEMORY = 300 << 20\n"
+        "s._bound.change(0)\n"
+        "with s._bound.raised(400 << 20): kept = bytearray(400 << 20)\n"
+        "del kept\n"
+        "try: bytearray(400 << 20)\n"
+        "except MemoryError: print(resource.getrlimit(resource.RLIMIT_DATA)[0] >> 20)\n"
+    )
+    command = [sys.executable, "-c", words]
+    assert subprocess.run(command, capture_output=True, check=True, text=True).stdout == "300\n"
