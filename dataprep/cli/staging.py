@@ -154,7 +154,8 @@ def _copy(request: StageRequest, values: Mapping[str, Any]) -> None:
         with watched(how, quiet_stdout=printed) as display:
             place = stage(request, Reporter(display))
     except StagingError as error:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # as a launcher sends it when a node fails
+        if placement.nodes > 1:  # a launcher ends the others when a node fails
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
         if not (launched and isinstance(error, NoRoomError)):
             raise
         # All nodes know: none of them is to be ended by the launcher before it has said so.

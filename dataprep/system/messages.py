@@ -98,14 +98,14 @@ def shortage(error: OSError, place: Path | int) -> tuple[str, str]:
     try:
         status = os.statvfs(place)
     except OSError:
-        return f"no space left ({error.strerror})", "free some"
+        return "no space left", "free some"
     if status.f_files and not status.f_favail:
         free = sized(status.f_bavail * (status.f_frsize or status.f_bsize))
         return (
             f"it can hold no more files, though {free} are free (no inode is left; df -i)",
             "delete files there",
         )
-    return f"no space left ({error.strerror})", "free some"
+    return "no space left", "free some"
 
 
 def sized(count: float) -> str:

@@ -76,10 +76,13 @@ def open_database(
 
 
 def _lock(connection: Database, files: Sequence[Path]) -> None:
+    import duckdb
+
     # A name is looked up as a pattern first, so its pattern is a name, too.
     names = [name for path in files for name in (str(path), escape(str(path)))]
     connection.execute("set allowed_paths = $names", {"names": names})
-    connection.execute("set enable_progress_bar = false")  # of long queries, on stdout
+    with suppress(duckdb.InvalidInputException):  # of a notebook that lacks what would draw it
+        connection.execute("set enable_progress_bar = false")  # of long queries, on stdout
     connection.execute("set enable_external_access = false")
     connection.execute("set lock_configuration = true")
 

@@ -130,7 +130,7 @@ def test_a_state_without_end_is_not_read(
     cli: Cli, tiny: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tiny.copy(tmp_path / "out")
-    monkeypatch.setattr(regular_files, "_MOST", 1000)
+    monkeypatch.setattr(regular_files, "MOST_BYTES", 1000)
     error = cli("inspect", out).error
     assert "manifest.json" in error
     assert "expected 1,000 at most" in error

@@ -20,7 +20,7 @@ def refused(number: int) -> OSError:
 @pytest.mark.parametrize(
     ("number", "files_left", "said"),
     [
-        (errno.ENOSPC, 5, "no space left (No space left on device)"),
+        (errno.ENOSPC, 5, "no space left"),
         (errno.ENOSPC, 0, "it can hold no more files, though 4.1 GB are free (no inode is left;"),
         (errno.EDQUOT, 5, "the quota, of bytes or of files, is used up (Disk quota exceeded)"),
     ],
