@@ -126,7 +126,7 @@ def test_a_path_that_leads_out_is_refused(place: Path, target: int, path: str) -
     ("call", "number", "says"),
     [
         ("pwrite", errno.ENOSPC, "no space left; free some"),
-        ("fsync", errno.EDQUOT, "the quota, of bytes or of files, is used up (Disk quota exceeded)"),
+        ("fsync", errno.EDQUOT, "the quota, of bytes or of files, is used up (Disk quota"),
         ("fsync", errno.EIO, "Input/output error; mend that"),
         ("replace", errno.EACCES, "Permission denied; mend that, or choose another"),
     ],
