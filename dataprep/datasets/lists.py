@@ -39,7 +39,6 @@ FORMATS: Final = {
 
 _DELIMITERS: Final = {"csv": ",", "tsv": "\t"}
 _LONGEST_LINE: Final = 1 << 21  # of a header; the database takes lines of 2 MB
-_FORMS: Final = ("NFC", "NFD")
 _SHOWN: Final = 20  # columns in a message
 _READ_LINES: Final = (  # no byte of a line but its end means anything
     "(select rtrim(coalesce(line, ''), chr(13)) as line from read_csv({file}, auto_detect=false, "
@@ -254,14 +253,18 @@ class ClassList:
     Attributes:
         place: what messages call the list.
         classes: (identifier, name), by 0-based index.
-        indices: the index of each identifier, however Unicode composes it.
+        forms: the identifiers by their NFC.
         sha256: of the file.
     """
 
     place: str
     classes: tuple[tuple[str, str], ...]
-    indices: dict[str, int]
+    forms: dict[str, str]
     sha256: str
+
+    def named(self, name: str) -> str | None:
+        """The identifier of a class, however Unicode composes its name; None: there is none."""
+        return self.forms.get(unicodedata.normalize("NFC", name))
 
 
 def in_order(classes: Iterable[str]) -> list[str]:
@@ -359,19 +362,18 @@ def load_class_list(path: Path) -> ClassList:
             "sort the lines by it and take it away, or put a TAB behind it if it is part of a class"
         )
     classes: dict[str, str] = {}
-    indices: dict[str, int] = {}
+    forms: dict[str, str] = {}
     for number, line in lines.items():
         identifier, _, name = line.partition("\t")
         identifier = identifier.strip().strip("/")
-        if identifier in classes or unicodedata.normalize("NFC", identifier) in indices:
+        if (form := unicodedata.normalize("NFC", identifier)) in forms:
             raise SourceError(
                 f"{place}, line {number}: class {printable(identifier)} is there already; "
                 "expected each class once; remove one of them"
             )
-        for form in (identifier, *(unicodedata.normalize(to, identifier) for to in _FORMS)):
-            indices[form] = len(classes)
+        forms[form] = identifier
         classes[identifier] = name.strip() or identifier
-    return ClassList(place, tuple(classes.items()), indices, file_sha256(path))
+    return ClassList(place, tuple(classes.items()), forms, file_sha256(path))
 
 
 def _not_utf8(place: str) -> SourceError:

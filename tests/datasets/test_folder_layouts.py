@@ -275,3 +275,19 @@ def test_a_class_in_two_forms_of_unicode_is_one(tmp_path: Path, cli: Cli) -> Non
     result = cli(*words, "--out", tmp_path / "listed", "--classes", tmp_path / "classes.txt")
     assert result.code == 0
     assert {label for _, key, label in labels(tmp_path / "listed") if key[:3] == "caf"} == {0, 2}
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+def test_a_list_of_classes_may_have_another_form_than_a_listing(
+    tmp_path: Path, cli: Cli, form: Any
+) -> None:
+    other = "NFD" if form == "NFC" else "NFC"
+    rows = f"path,label\n1.jpg,{unicodedata.normalize(other, 'café')}\n2.jpg,tea\n3.jpg,rêve\n"
+    write(tmp_path / "raw", ["1.jpg", "2.jpg", "3.jpg"], {"list.csv": rows})
+    (tmp_path / "classes.txt").write_text(
+        f"tea\n{unicodedata.normalize(form, 'café')}\n", encoding="utf-8"
+    )
+    words = ["--listing", "list.csv", "--classes", tmp_path / "classes.txt", "--workers", 1]
+    words += ["--no_label", unicodedata.normalize(form, "rêve")]
+    assert cli("folder", "--raw", tmp_path / "raw", "--out", tmp_path / "out", *words).code == 0
+    assert sorted(labels(tmp_path / "out")) == [("train", "1.jpg", 1), ("train", "2.jpg", 0)]

@@ -131,9 +131,8 @@ class Labels:
     def __init__(
         self, options: FolderOptions, known: ClassList | None, *, typed: bool, optional: bool
     ) -> None:
-        self._separator, self._none = options.label_separator, options.no_label
+        self._separator, self._none = options.label_separator, normalize("NFC", options.no_label)
         self._known, self._typed, self._optional = known, typed, optional
-        self._forms = {normalize("NFC", name): name for name in (known.indices if known else ())}
         self.spelled: dict[str, set[str]] = {}
         self.of = lru_cache(_CELLS)(self._of)
 
@@ -172,7 +171,7 @@ class Labels:
         if none in labels:
             raise ValueError(f"{none}, which means none, beside others")
         known = self._known
-        if known and (unknown := [label for label in labels if label not in known.indices]):
+        if known and (unknown := [label for label in labels if not known.named(label)]):
             raise ValueError(
                 f"unknown label {some_of(unknown)}, expected the classes of {known.place}"
             )
@@ -191,19 +190,17 @@ class Labels:
 
     def _names(self, text: str) -> bool:
         """Whether an option names a label, spelled so."""
-        known = self._known is not None and text in self._known.indices
-        return known or text == self._none
+        known = self._known is not None and self._known.named(text)
+        return bool(known or text == self._none)
 
     def _class_of(self, label: object) -> str:
         """A whole number without a point, as Parquet has it, if no option names it with one."""
         text = _text(label)
-        name = text if self._names(text) else re.sub(POINT, r"\1", text)
+        name = normalize("NFC", text)  # é is one character, or two
+        name = name if self._names(name) else re.sub(POINT, r"\1", name)
         if self._known is not None:
             name = name.strip("/")  # as the list of classes has them
-            named = name in self._known.indices
-            name = name if named else self._forms.get(normalize("NFC", name), name)
-        else:
-            name = normalize("NFC", name)  # é is one character, or two
+            name = self._known.named(name) or name
         if name and name != self._none:
             self.spelled.setdefault(name, set()).add(text if self._separator else str(label))
         return name

@@ -411,7 +411,8 @@ class Folder(Dataset):
 
     def _scan_containers(self, raw: Path, unit: ContainerUnit) -> Scanned:
         known = self._known
-        numbers: dict[str, int] = {} if known is None else dict(known.indices)
+        names = [] if known is None else [name for name, _ in known.classes]
+        numbers = {name: number for number, name in enumerate(names)}
         rows: dict[str, list[Row]] = {}
         members: list[Member] = []
         ignored = [entry for entry in unit.stray if isinstance(entry, Ignored)]
@@ -455,7 +456,7 @@ class Folder(Dataset):
                 rows.setdefault(split, []).append(row)
             # A class without images keeps its number.
             empty = "" if found.images or unit.inside else container.prefix or container.stem
-            by_top = self._wanted.class_from == "top" and (known is None or empty in numbers)
+            by_top = self._wanted.class_from == "top" and (known is None or known.named(empty))
             if empty and by_top:
                 numbers.setdefault(empty, len(numbers))
                 counts["class folders or archives without images"] += 1

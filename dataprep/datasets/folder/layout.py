@@ -376,11 +376,11 @@ def label_images(
         labels: tuple[int, ...] = ()
         if options.unlabelled:
             pass
-        elif known is not None and label not in known.indices:
+        elif (name := label if known is None else known.named(label)) is None:
             unknown.add(label)
             continue
         else:
-            labels = (numbers.setdefault(label, len(numbers)),)
+            labels = (numbers.setdefault(name, len(numbers)),)
         own = split_of_folder(top) if wrapped else split or options.split_name
         group = folder_of(key) if options.group_by == "folder" else ""
         if options.cut:
