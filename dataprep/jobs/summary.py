@@ -152,7 +152,8 @@ def summarize(
         limit=request.limit,
     )
     if not listed and grown is None:
-        dataset.check_classes([name for name, _ in known], images.classes_by_split())
+        folders = images.folders() if len(known) == 1 else ()
+        dataset.check_classes([name for name, _ in known], images.classes_by_split(), folders)
     counts: Counter[str] = Counter()
     for part in parts.units.values():
         counts.update(part.counts)

@@ -191,6 +191,7 @@ YOLO = {f"{number}.txt": "0 .5 .5 .2 .2\n" for number in range(6)}
         (["images_001/1.jpg", "images_002/2.jpg"], {}, r"found images_001, images_002, which look"),
         (["train_images/1.jpg"], {}, r"found train_images|train_images is the only class"),
         (["train/images/a/1.jpg", "val/images/a/2.jpg"], {}, r"images is the only class"),
+        (["train/w/a/1.jpg", "train/w/b/1.jpg", "val/w/a/2.jpg"], {}, r"w holds a, b, .* path if"),
         (["train/a/1.jpg", "train/b/1.jpg", "val/photos/1.jpg"], {}, r"none of those of train"),
         (
             ["train/a/1.jpg", "train/b/1.jpg", "val/x/1.jpg", "test/x/1.jpg"],
@@ -219,6 +220,12 @@ def test_what_is_refused(
              "requirements.txt": "numpy\n", "a/a_boxes.txt": "x\t0", "notes.json": "{}"},
             {},
         ),
+        (
+            ["a/1.jpg", "b/2.jpg"],
+            {"README.txt": "such as a/1.jpg", "LICENSE.txt": "1.jpg: by", "words.txt": "of 1.jpg"
+             "\nand\nof\nothers\n", "a/._1.jpg": "", ".DS_Store": "", "b/Thumbs.db": ""},
+            {},
+        ),
         (["test_tube/1.jpg", "train/1.jpg", "bus/1.jpg"], {}, {"split_folders": "never"}),
         (["test_tube/1.jpg", "steam_train/1.jpg", "bus/1.jpg", "cat/1.jpg"], {}, {}),
         (["a/1.jpg", "b/2.jpg"], {"a/1.json": "{}", "x.mat": ""}, {"listing": "none"}),
@@ -239,7 +246,7 @@ def test_what_is_not_refused(
     words += ["--dry_run", "--workers", "1"]
     result = cli("folder", "--raw", tmp_path / "raw", "--out", tmp_path / "out", *words)
     assert result.code == 0, result.err
-    only = "person is the only class; give --inside person if it is a folder round class folders"
+    only = "person is the only class; --listing FILE if a table has the labels"
     assert (only in result.out + result.err) is (images == ["person/1.jpg"])
 
 
@@ -291,3 +298,36 @@ def test_a_list_of_classes_may_have_another_form_than_a_listing(
     words += ["--no_label", unicodedata.normalize(form, "rêve")]
     assert cli("folder", "--raw", tmp_path / "raw", "--out", tmp_path / "out", *words).code == 0
     assert sorted(labels(tmp_path / "out")) == [("train", "1.jpg", 1), ("train", "2.jpg", 0)]
+
+
+def test_a_wrapper_in_an_archive_is_no_class(tmp_path: Path, cli: Cli) -> None:
+    (tmp_path / "raw").mkdir()
+    with zipfile.ZipFile(tmp_path / "raw/images.zip", "w") as archive:
+        for number, name in enumerate(("001.x", "002.y")):
+            archive.writestr(f"CUB/images/{name}/{number}.jpg", picture(number))
+    words = ["folder", "--raw", tmp_path / "raw", "--out", tmp_path / "out", "--workers", 1]
+    for inside in ((), ("--inside", "CUB")):
+        result = cli(*words, *inside)
+        assert result.code == 1
+        assert "images holds 001.x, 002.y" in result.err
+        assert "give --inside CUB/images if these are the classes" in result.err
+    assert cli(*words, "--inside", "CUB/images", "--overwrite").code == 0
+    assert sorted(labels(tmp_path / "out")) == [
+        ("train", "001.x/0.jpg", 0),
+        ("train", "002.y/1.jpg", 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    "images", [["dog/1.jpg", "cat/2.jpg"], ["train/dog/1.jpg", "val/dog/2.jpg", "train/cat/2.jpg"]]
+)
+def test_a_folder_of_labels_is_no_class_where_folders_tell_them(
+    tmp_path: Path, cli: Cli, images: list[str]
+) -> None:
+    write(tmp_path / "raw", images, {"annotations/1.xml": "<a/>", "annotations/2.xml": "<a/>"})
+    words = ["folder", "--raw", tmp_path / "raw", "--out", tmp_path / "out", "--workers", 1]
+    assert "found annotations/ (2 .xml)" in cli(*words).err
+    assert cli(*words, "--listing", "none").code == 0
+    assert {(key, label) for _, key, label in labels(tmp_path / "out")} == {
+        (image.removeprefix("train/").removeprefix("val/"), int("dog" in image)) for image in images
+    }

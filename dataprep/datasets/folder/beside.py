@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
+from posixpath import commonpath
 from typing import Final
 
 from dataprep.archives.containers import container_kind, container_stem
@@ -34,6 +35,7 @@ _LABELS: Final = re.compile(
 )
 _MARKUP: Final = (".json", ".mat", ".xml")
 _LABEL_FILES: Final = (*_MARKUP, ".txt")
+_PROSE: Final = re.compile(r"(read[-_ ]?me|licen[cs]e|copying|notice|citation).*", re.IGNORECASE)
 _YAML: Final = re.compile(r"^(names|nc|train)\s*:", re.MULTILINE)
 _NAMES_IMAGE: Final = re.compile(r"\w\.(jpe?g|png|bmp|tiff?|webp|gif)\b", re.IGNORECASE)
 _HEAD: Final = 1 << 16
@@ -74,18 +76,20 @@ def refuse_listing(
 def refuse_labels(raw: Path, level: Level, options: FolderOptions) -> None:
     """Refuse files and folders of a directory that may have the labels of what is beside them.
 
-    Names are looked at, a few entries of each folder, and the heads of small texts.
+    Names are looked at, a few entries of each folder, and the heads of small texts. Where the user
+    said that he knows, such folders are put aside, as they are no classes.
 
     Raises:
-        SourceError: there are some, and the user did not say that he knows.
+        SourceError: there are some, and he did not.
     """
-    if options.listing_ruled_out or options.unlabelled:
-        return
+    known = options.listing_ruled_out or options.unlabelled
     stems = {PurePosixPath(name).stem for name in level.images}
     found = [
         level.at(entry.name)
         for entry in level.others
-        if entry.reason in _NOT_IMAGES and _has_labels(raw / level.at(entry.name), stems)
+        if not known
+        and entry.reason in _NOT_IMAGES
+        and _has_labels(raw / level.at(entry.name), stems)
     ]
     few = len(level.folders) <= _MOST_FOLDERS
     named = [name for name in level.folders if few or _LABELS.fullmatch(name)]
@@ -96,7 +100,10 @@ def refuse_labels(raw: Path, level: Level, options: FolderOptions) -> None:
         if files and (_LABELS.fullmatch(name) or (not images and (markup or files > 1))):
             kinds = ", ".join(f"{number:,} {suffix}" for suffix, number in sorted(labels.items()))
             found.append(f"{level.at(name)}/ ({kinds})")
-    if found:
+            if known:
+                level.folders.remove(name)
+                level.others.append(Ignored(level.path, name, f"folder of {kinds}, and no images"))
+    if found and not known:
         raise SourceError(f"found {some_of(found)}, which may have the labels; {_READS}")
 
 
@@ -104,14 +111,18 @@ def _has_labels(path: Path, stems: Collection[str]) -> bool:
     suffix = path.suffix.lower()
     if suffix == ".mat" or (suffix in _LABEL_FILES and path.stem in stems):
         return True
-    if suffix not in (*_LABEL_FILES, ".yaml", ".yml"):
+    if suffix not in (*_LABEL_FILES, ".yaml", ".yml") or _PROSE.fullmatch(path.name):
         return False
     try:
         with path.open("rb") as file:
             head = file.read(_HEAD).decode("utf-8", "replace")
     except OSError:
         return False  # nobody asked for it
-    return bool((_YAML if suffix in (".yaml", ".yml") else _NAMES_IMAGE).search(head))
+    if suffix in (".yaml", ".yml"):
+        return bool(_YAML.search(head))
+    lines = head.split() and head.strip().split("\n")
+    named = sum(bool(_NAMES_IMAGE.search(line)) for line in lines)
+    return named > 0 and (suffix != ".txt" or 2 * named >= len(lines))  # else it is about some
 
 
 def _look_into(folder: Path) -> tuple[bool, Counter[str]]:
@@ -201,10 +212,7 @@ def refuse_no_classes(raw: Path, top: Level, options: FolderOptions) -> None:
         if options.split_folders:
             refuse_wrapped_splits(level.path, level.path, stems)
         if len(stems) > 1 and not (top.images or level.images):
-            raise SourceError(
-                f"{printable(level.path)} holds {some_of(stems)}, and would be the only class; "
-                f"give --inside {printable(level.path)} if these are the classes{_ONE_CLASS}"
-            )
+            raise _wrapper(level.path, stems, f"--inside {printable(level.path)}")
     pieces = [name for name in top.folders if _PIECES.fullmatch(name)]
     if not pictures and len(pieces) == len(names):
         pictures = pieces
@@ -215,6 +223,13 @@ def refuse_no_classes(raw: Path, top: Level, options: FolderOptions) -> None:
             "classes, --listing FILE if a table has the labels, --unlabelled if there are none, or "
             "--classes FILE if they are classes"
         )
+
+
+def _wrapper(place: str, names: Collection[str], start: str) -> SourceError:
+    return SourceError(
+        f"{printable(place)} holds {some_of(names)}, and would be the only class; give {start} if "
+        f"these are the classes{_ONE_CLASS}"
+    )
 
 
 def _innermost(raw: Path, top: Level, name: str) -> Level:
@@ -242,24 +257,33 @@ def refuse_wrapped_splits(place: str, inside: str, names: Collection[str]) -> No
 
 def only_class(name: str) -> str:
     """What to say of a folder that is the only class."""
-    shown = printable(name)
-    return (
-        f"{shown} is the only class; give --inside {shown} if it is a folder round class folders"
-        f"{_ONE_CLASS}"
-    )
+    return f"{printable(name)} is the only class{_ONE_CLASS}"
 
 
 def refuse_classes(
-    classes: Sequence[str], by_split: Mapping[str, Collection[str]], *, split_folders: bool
+    classes: Sequence[str],
+    by_split: Mapping[str, Collection[str]],
+    folders: Collection[str],
+    options: FolderOptions,
 ) -> None:
     """Refuse folders that can be no classes, by what all folders and archives together say.
 
     Raises:
-        SourceError: the only one is called like none, or a split has no class
-            of the split that has most.
+        SourceError: the only one is called like none, or is a folder round others; or a split has
+            no class of the split that has most.
     """
-    if len(classes) == 1 and _like_no_class(classes[0]):
-        raise SourceError(only_class(classes[0]))
+    if len(classes) == 1 and folders:
+        inner = commonpath(folders)
+        start = "--class_from path"  # in every split
+        if len(by_split) < 2:
+            start = f"--inside {printable('/'.join(filter(None, (options.inside, inner))))}"
+        if inner and inner not in folders:
+            below = {folder[len(inner) + 1 :].partition("/")[0] for folder in folders}
+            raise _wrapper(inner, below, start)
+        if _like_no_class(classes[0]):
+            raise SourceError(
+                f"{only_class(classes[0])}, or {start} if it is a folder round class folders"
+            )
     largest = max(by_split, key=lambda split: (len(by_split[split]), split), default="")
     for split, some in by_split.items():
         if some and {*by_split[largest]}.isdisjoint(some):
@@ -270,7 +294,7 @@ def refuse_classes(
                 f"labels as --listing, --splits without {split}, --split_folders never, or "
                 "--classes FILE that has all of them"
             )
-    splits = [name for name in classes if split_in_name(name)] if split_folders else []
+    splits = [name for name in classes if options.split_folders and split_in_name(name)]
     alike = [name for name in classes if _PICTURES.fullmatch(name)]
     if len({*map(split_in_name, splits)}) > 1 and len(splits) * 2 > len(classes):
         alike += splits

@@ -148,12 +148,17 @@ class Folder(Dataset):
             refuse_unknown(names)
         return [(name, name) for name in names]
 
-    def check_classes(self, found: Sequence[str], by_split: Mapping[str, Collection[str]]) -> None:
+    def check_classes(
+        self,
+        found: Sequence[str],
+        by_split: Mapping[str, Collection[str]],
+        folders: Collection[str],
+    ) -> None:
         """Refuse folders that can be no classes; what a file says is believed."""
         if self._by_folders:
             wanted = self._wanted
             there = {} if wanted.cut else by_split
-            refuse_classes(found, there, split_folders=wanted.split_folders)
+            refuse_classes(found, there, folders, wanted)
 
     def find(self, raw: Path, splits: Sequence[str] | None) -> Found:
         """Detect what there is from the listings of the top two levels; no archive is opened.

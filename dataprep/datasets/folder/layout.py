@@ -201,7 +201,7 @@ def find_folders(raw: Path, options: FolderOptions) -> Found:
         splits = {name: split_of_folder(container_stem(name)) for name in names}
         if any(splits.values()):
             _refuse_mixture(splits, options)
-            return _find_splits(raw, top, inside, options, splits)
+            return _find_splits(raw, top, inside, options, splits, (stray, loose))
     # Archives alone may have split folders in them. Beside class folders they have classes.
     there = top.folders or not top.archives
     split = options.split_name if there and not options.cut else ""
@@ -214,11 +214,16 @@ def find_folders(raw: Path, options: FolderOptions) -> Found:
 
 
 def _find_splits(
-    raw: Path, top: Level, inside: str, options: FolderOptions, splits: Mapping[str, str]
+    raw: Path,
+    top: Level,
+    inside: str,
+    options: FolderOptions,
+    splits: Mapping[str, str],
+    aside: tuple[list[Stray], list[str]],
 ) -> Found:
     units: list[ContainerUnit] = []
     unlabelled: list[Stray] = []
-    stray, description = _set_aside(raw, top, options)
+    stray, description = aside
     for split in in_usual_order({*splits.values()}):
         containers: list[Container] = []
         names = [name for name in splits if splits[name] == split]
@@ -230,8 +235,8 @@ def _find_splits(
             if not (level.folders or level.archives or level.images):
                 raise _nothing(raw, level)
             advice = f"; if {printable(name)} is a class, give --split_folders never"
-            aside, loose = _set_aside(raw, level, options, advice, split)
-            stray += aside
+            more, loose = _set_aside(raw, level, options, advice, split)
+            stray += more
             description += loose
             containers += containers_of(level, loose=options.unlabelled)
         if containers:
