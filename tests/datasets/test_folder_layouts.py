@@ -11,7 +11,7 @@ import unicodedata
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from PIL import Image
@@ -286,9 +286,9 @@ def test_a_class_in_two_forms_of_unicode_is_one(tmp_path: Path, cli: Cli) -> Non
 
 @pytest.mark.parametrize("form", ["NFC", "NFD"])
 def test_a_list_of_classes_may_have_another_form_than_a_listing(
-    tmp_path: Path, cli: Cli, form: Any
+    tmp_path: Path, cli: Cli, form: Literal["NFC", "NFD"]
 ) -> None:
-    other = "NFD" if form == "NFC" else "NFC"
+    other: Literal["NFC", "NFD"] = "NFD" if form == "NFC" else "NFC"
     rows = f"path,label\n1.jpg,{unicodedata.normalize(other, 'café')}\n2.jpg,tea\n3.jpg,rêve\n"
     write(tmp_path / "raw", ["1.jpg", "2.jpg", "3.jpg"], {"list.csv": rows})
     (tmp_path / "classes.txt").write_text(
