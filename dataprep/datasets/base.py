@@ -281,7 +281,7 @@ class Dataset(ABC):
         Args:
             found: their identifiers, in the order of their index.
             by_split: those that images of each split have.
-            folders: of the keys of images, where there is one class.
+            folders: of the keys of images.
 
         Raises:
             SourceError: they cannot be meant.

@@ -153,8 +153,8 @@ def summarize(
         limit=request.limit,
     )
     if not listed and grown is None:
-        folders = images.folders() if len(known) == 1 else ()
-        dataset.check_classes([name for name, _ in known], images.classes_by_split(), folders)
+        names = [name for name, _ in known]
+        dataset.check_classes(names, images.classes_by_split(), images.folders())
     counts: Counter[str] = Counter()
     for part in parts.units.values():
         counts.update(part.counts)

@@ -14,7 +14,7 @@ from posixpath import commonpath
 from typing import Final
 
 from dataprep.archives.containers import container_kind, container_stem
-from dataprep.archives.listing import StoredImage, is_clutter_folder, is_image_name
+from dataprep.archives.listing import StoredImage, folder_of, is_clutter_folder, is_image_name
 from dataprep.datasets.folder.options import FolderOptions
 from dataprep.datasets.lists import FORMATS
 from dataprep.datasets.raw_directory import Level, open_level
@@ -50,7 +50,7 @@ _READS: Final = (
 )
 _ONE_CLASS: Final = (
     "; --listing FILE if a table has the labels, --unlabelled if there are none, or --classes FILE "
-    "if it is the one class"
+    "with all that are classes"
 )
 
 
@@ -174,9 +174,7 @@ def refuse_twins(
 
 
 def refuse_no_classes(raw: Path, top: Level, options: FolderOptions) -> None:
-    """Refuse folders that are called like no classes: pictures, masks, splits with more words.
-
-    And one folder round everything, which would be the only class.
+    """Refuse masks beside pictures; and one folder round everything, which would be the only class.
 
     Raises:
         SourceError: there are some, and no list of classes has them.
@@ -192,37 +190,17 @@ def refuse_no_classes(raw: Path, top: Level, options: FolderOptions) -> None:
     if options.unlabelled or options.classes or options.class_from == "path":
         return
     names = [*top.folders, *map(container_stem, top.archives)]
-    alike = {name: split for name in names if (split := split_in_name(name))}
-    if options.split_folders and len({*alike.values()}) > 1 and len(alike) * 2 > len(names):
-        usual = [name for name in alike if not split_of_folder(name)]
-        if usual:
-            split = alike[usual[0]]
-            place = _innermost(raw, top, usual[0]).path or usual[0]
-            raise SourceError(
-                f"found {some_of(usual)}, which look like splits and not like classes; expected "
-                f"{SPLIT_FOLDERS}; rename them, or take one with --inside "
-                f"{printable(place)} --split_name {split}; or give "
-                "--split_folders never if they are classes"
-            )
     if len(names) == len(top.folders) == 1 and not (
         options.split_folders and split_of_folder(names[0])
     ):
-        level = _innermost(raw, top, names[0])
+        level = open_level(raw, top.at(names[0]))
+        while len(level.folders) == 1 and not (level.archives or level.images):
+            level = open_level(raw, level.at(level.folders[0]))
         stems = [container_stem(name) for name in (*level.folders, *level.archives)]
         if options.split_folders:
             refuse_wrapped_splits(level.path, level.path, stems)
         if len(stems) > 1 and not (top.images or level.images):
             raise _wrapper(level.path, stems, f"--inside {printable(level.path)}")
-    pieces = [name for name in top.folders if _PIECES.fullmatch(name)]
-    if not pictures and len(pieces) == len(names):
-        pictures = pieces
-    if pictures:
-        raise SourceError(
-            f"found {some_of(pictures)}, which look like folders of all images and not "
-            f"like classes; give --inside {printable(top.at(pictures[0]))} if its folders are the "
-            "classes, --listing FILE if a table has the labels, --unlabelled if there are none, or "
-            "--classes FILE if they are classes"
-        )
 
 
 def _wrapper(place: str, names: Collection[str], start: str) -> SourceError:
@@ -230,16 +208,6 @@ def _wrapper(place: str, names: Collection[str], start: str) -> SourceError:
         f"{printable(place)} holds {some_of(names)}, and would be the only class; give {start} if "
         f"these are the classes{_ONE_CLASS}"
     )
-
-
-def _innermost(raw: Path, top: Level, name: str) -> Level:
-    """The first directory, from a folder on, that has more in it than one folder."""
-    if name not in top.folders:
-        return top  # an archive, which may be unpacked or is looked into with --inside
-    level = open_level(raw, top.at(name))
-    while len(level.folders) == 1 and not (level.archives or level.images):
-        level = open_level(raw, level.at(level.folders[0]))
-    return level
 
 
 def refuse_wrapped_splits(place: str, inside: str, names: Collection[str]) -> None:
@@ -268,22 +236,25 @@ def refuse_classes(
 ) -> None:
     """Refuse folders that can be no classes, by what all folders and archives together say.
 
+    Args:
+        folders: of the keys of images.
+
     Raises:
-        SourceError: the only one is called like none, or is a folder round others; or a split has
-            no class of the split that has most.
+        SourceError: one is a folder round others, or is called like a split or like a folder of all
+            images; or a split has no class of the split that has most.
     """
-    if len(classes) == 1 and folders:
-        inner = commonpath(folders)
-        start = "--class_from path"  # in every split
-        if len(by_split) < 2:
-            start = f"--inside {printable('/'.join(filter(None, (options.inside, inner))))}"
-        if inner and inner not in folders:
-            below = {folder[len(inner) + 1 :].partition("/")[0] for folder in folders}
-            raise _wrapper(inner, below, start)
-        if _like_no_class(classes[0]):
-            raise SourceError(
-                f"{only_class(classes[0])}, or {start} if it is a folder round class folders"
-            )
+
+    def start(name: str) -> str:
+        inner = commonpath([it for it in folders if it.partition("/")[0] == name] or [name])
+        if inner in folders and inner != name:
+            inner = folder_of(inner)
+        place = printable("/".join(filter(None, (options.inside, inner))))
+        return "--class_from path" if len(by_split) > 1 else f"--inside {place}"
+
+    inner = commonpath(folders) if len(classes) == 1 and folders else ""
+    if inner and inner not in folders:
+        below = {folder[len(inner) + 1 :].partition("/")[0] for folder in folders}
+        raise _wrapper(inner, below, start(classes[0]))
     largest = max(by_split, key=lambda split: (len(by_split[split]), split), default="")
     for split, some in by_split.items():
         if some and {*by_split[largest]}.isdisjoint(some):
@@ -294,17 +265,20 @@ def refuse_classes(
                 f"labels as --listing, --splits without {split}, --split_folders never, or "
                 "--classes FILE that has all of them"
             )
-    splits = [name for name in classes if options.split_folders and split_in_name(name)]
-    alike = [name for name in classes if _PICTURES.fullmatch(name)]
-    if len({*map(split_in_name, splits)}) > 1 and len(splits) * 2 > len(classes):
-        alike += splits
-    if alike:
+    alike = {name: split_in_name(name) for name in classes if options.split_folders}
+    alike = {name: split for name, split in alike.items() if split}
+    if len({*alike.values()}) > 1 and len(alike) * 2 > len(classes):
+        first = next(iter(alike))
         raise SourceError(
-            f"{some_of(alike)} would be classes, and {'are' if alike[1:] else 'is'} called like "
-            f"folders of all images or of a split; give --inside {printable(alike[0])} if class "
-            "folders are in it, or --classes FILE if they are classes"
+            f"found {some_of(alike)}, which look like splits and not like classes; expected "
+            f"{SPLIT_FOLDERS}; rename them, or take one with {start(first)} --split_name "
+            f"{alike[first]}; or give --split_folders never if they are classes"
         )
-
-
-def _like_no_class(name: str) -> bool:
-    return bool(_PICTURES.fullmatch(name) or _PIECES.fullmatch(name) or split_in_name(name))
+    pictures = [name for name in classes if _PICTURES.fullmatch(name)]
+    pieces = [*alike] if len(classes) == 1 else []
+    pieces = pieces or [name for name in classes if _PIECES.fullmatch(name)]
+    if found := pictures or pieces * (len(pieces) == len(classes)):
+        raise SourceError(
+            f"found {some_of(found)}, which look like folders of all images and not like classes; "
+            f"give {start(found[0])} if class folders are in it{_ONE_CLASS}"
+        )
