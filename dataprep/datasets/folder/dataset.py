@@ -54,12 +54,10 @@ from dataprep.system.state_files import file_sha256
 from dataprep.tables import Ignored, Member, Row, Scanned, Unmatched
 
 if TYPE_CHECKING:  # they load DuckDB and Arrow, which --help does not need
-    from dataprep.datasets.folder.annotations import Annotations
     from dataprep.datasets.folder.listing import Listing
 
 # Part of every fingerprint: raise it whenever the same raw data would scan differently.
 _SCAN_RULES: Final = 9
-_MIDDLE: Final = 1 << 63  # so that ids below 0 come first in the order of texts, too
 
 
 class Folder(Dataset):
@@ -181,7 +179,10 @@ class Folder(Dataset):
     def scan(self, raw: Path, unit: ScanUnit) -> Scanned:
         """List one unit: some folders and archives, or the listing."""
         if isinstance(unit, ListingUnit) and self._wanted.annotations:
-            return self._scan_annotations(raw, unit)
+            from dataprep.datasets.folder.annotated import scan_annotated
+
+            self._see_annotated([unit])
+            return scan_annotated(raw, unit, self._wanted)
         if isinstance(unit, ListingUnit):
             self.attributes = (*unit.attributes, *header_attributes(self._wanted))
             listing = self._listing(raw, unit)
@@ -330,89 +331,19 @@ class Folder(Dataset):
 
     def _find_annotated(self, raw: Path) -> Found:
         """Annotations, a unit for each split that their names tell; and archives, if there are."""
-        from dataprep.datasets.folder.annotations import OWN, by_split, identify
+        from dataprep.datasets.folder.annotated import find_annotated
 
-        paths = self._wanted.annotations
-        for path in paths:
+        for path in self._wanted.annotations:
             self._require(raw, path)
-        top, packed, place, images = self._images_of(raw, "")
-        units: list[ListingUnit] = []
-        described = []
-        lists: list[Annotations] = []
-        seen: dict[str, Annotations] = {}
-        for split, some in by_split(raw, paths).items():
-            # A folder of VOC's has images of its own beside it.
-            folders = [[path] for path in some if (raw / path).is_dir()]
-            for each in folders or [some]:
-                texts = tuple(map(str, each))
-                name = f"listing-{len(units)}"
-                unit = ListingUnit(name, each[0].name, top, packed, paths=texts, split=split)
-                found = self._annotations(raw, unit)
-                for image in found.images:
-                    file = image.key if packed else str(Path(found.top, image.key))
-                    if (other := seen.setdefault(file, found)) is not found:
-                        raise SourceError(
-                            f"{printable(file)} is in {other.place} and in {found.place}; expected "
-                            "each image in one list, as one split has it; remove one"
-                        )
-                lists.append(found)
-                units.append(replace(unit, top=found.top))
-                classes = counted(len(found.ids), "class", "classes")
-                listed = f"{counted(len(found.images), 'image')}, {classes}"
-                at = place if packed else f"files in {printable(str(raw / found.top))}"
-                described.append(f"annotated in {found.place}: {listed}; {at}")
-        self._boxes = any(found.has_boxes for found in lists)
-        self._captions = any(found.has_captions for found in lists)
-        has = {attribute for found in lists for attribute in found.attributes}
-        attributes = self.attributes = tuple(each for each in OWN if each in has)
-        named, said = identify(lists)
-        described += said
-        has_captions, names = self._captions, (*named.items(),)
-        units = [
-            replace(it, captions=has_captions, attributes=attributes, names=names) for it in units
-        ]
-        cut = self._wanted.cut
-        images_in = {image.split for found in lists for image in found.images}
-        splits = cut.splits if cut else in_usual_order(images_in or {self._wanted.split_name})
-        hint = () if len(splits) > 1 or any(unit.split for unit in units) else self._wanted.hint
-        return Found((*described, *hint), (*units, *images), splits, whole=True)
-
-    def _split_of(self, unit: ScanUnit) -> str:
-        return (unit.split if isinstance(unit, ListingUnit) else "") or self._wanted.split_name
-
-    def _annotations(self, raw: Path, unit: ListingUnit) -> Annotations:
-        from dataprep.datasets.folder.coco import read_coco
-        from dataprep.datasets.folder.voc import read_voc
-
-        paths = [*map(Path, unit.paths)]
-        cut = self._wanted.cut
-        if (raw / paths[0]).is_dir():
-            found = read_voc(raw, paths[0], splits=cut is None)
-        else:
-            found = read_coco(raw, paths)
-        found.settle(raw, unit.top, unit.paths, packed=unit.packed)
-        for image in found.images:
-            if cut is not None:
-                image.split = "" if self._wanted.stratify else cut.split_of(image.key)
-            else:
-                image.split = image.split or self._split_of(unit)
+        found, lists = find_annotated(raw, self._wanted, *self._images_of(raw, ""))
+        self._boxes = any(each.has_boxes for each in lists)
+        self._see_annotated(found.units)
         return found
 
-    def _scan_annotations(self, raw: Path, unit: ListingUnit) -> Scanned:
-        from dataprep.datasets.folder.lookup import tables_of
-
-        self._captions, self.attributes = unit.captions, unit.attributes
-        found = self._annotations(raw, unit)
-        here = found.ids
-        names = {id_: name for id_, name in unit.names if id_ in here}
-        # No path of this machine gets into the data set.
-        place = " and ".join(printable(Path(path).name) for path in unit.paths)
-        place += "/*.xml" * found.place.endswith("/*.xml")
-        tables = tables_of(raw, found.table(names), place, found.top, packed=unit.packed)
-        # In the order of their ids, with those that no image shows; VOC's by their names.
-        order = {id_: f"{id_ + _MIDDLE:020d}" if isinstance(id_, int) else "" for id_ in names}
-        classes = [f"{order[id_]}\t{name}" for id_, name in names.items()]
-        return Scanned(tables=tables, classes=classes, counts=+found.counts)
+    def _see_annotated(self, units: Iterable[ScanUnit]) -> None:
+        for unit in units:
+            if isinstance(unit, ListingUnit):  # all say the same
+                self._captions, self.attributes = unit.captions, unit.attributes
 
     def _scan_containers(self, raw: Path, unit: ContainerUnit) -> Scanned:
         known = self._known

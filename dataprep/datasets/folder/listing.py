@@ -41,7 +41,7 @@ from dataprep.datasets.folder.joining import (
     with_sizes,
 )
 from dataprep.datasets.folder.layout import BoxForm, ListingUnit
-from dataprep.datasets.folder.lookup import Stems, look_up, with_columns
+from dataprep.datasets.folder.lookup import Stems, look_up, placed, with_columns
 from dataprep.datasets.folder.options import FolderOptions
 from dataprep.datasets.lists import FORMATS, ClassList, ListFile
 from dataprep.datasets.splits import split_name
@@ -250,9 +250,7 @@ class Listing:
             if unit.packed:
                 yield with_columns(listed.drop("size"), status="listed", container=place)
                 continue
-            keys = listed["key"]
-            paths = pc.binary_join_element_wise(unit.top, keys, "/") if unit.top else keys
-            listed = with_columns(listed, container=paths, offset=0, reason=place)
+            listed = with_columns(placed(listed, unit.top), reason=place)
             if "size" in self.columns:
                 images = with_columns(listed, status="image", modified=0)
             else:
