@@ -303,17 +303,25 @@ def test_a_list_of_classes_may_have_another_form_than_a_listing(
 
 def test_a_wrapper_in_an_archive_is_no_class(tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "raw").mkdir()
+    with zipfile.ZipFile(tmp_path / "raw/s.zip", "w") as archive:
+        for name in ("p/train/a/1.jpg", "p/train/b/1.jpg", "p/val/a/2.jpg"):
+            archive.writestr(name, picture(1))
+    words = ["folder", "--raw", tmp_path / "raw", "--out", tmp_path / "out", "--workers", 1]
+    assert "p holds train, val, which are splits" in cli(*words).err
+    assert cli(*words, "--inside", "p").code == 0
+    assert sorted(label for *_, label in labels(tmp_path / "out")) == [0, 0, 1]
+    (tmp_path / "raw/s.zip").unlink()
     with zipfile.ZipFile(tmp_path / "raw/images.zip", "w") as archive:
         for number, name in enumerate(("001.x", "002.y")):
             archive.writestr(f"CUB/images/{name}/{number}.jpg", picture(number))
-    words = ["folder", "--raw", tmp_path / "raw", "--out", tmp_path / "out", "--workers", 1]
+    words[4] = tmp_path / "another"
     for inside in ((), ("--inside", "CUB")):
         result = cli(*words, *inside)
         assert result.code == 1
         assert "images holds 001.x, 002.y" in result.err
         assert "give --inside CUB/images if these are the classes" in result.err
     assert cli(*words, "--inside", "CUB/images", "--overwrite").code == 0
-    assert sorted(labels(tmp_path / "out")) == [
+    assert sorted(labels(tmp_path / "another")) == [
         ("train", "001.x/0.jpg", 0),
         ("train", "002.y/1.jpg", 1),
     ]

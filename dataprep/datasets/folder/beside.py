@@ -8,7 +8,9 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from posixpath import commonpath
 from typing import Final
@@ -94,10 +96,8 @@ def refuse_labels(raw: Path, level: Level, options: FolderOptions) -> None:
     few = len(level.folders) <= _MOST_FOLDERS
     named = [name for name in level.folders if few or _LABELS.fullmatch(name)]
     for name in named if len(level.folders) + len(level.images) > 1 else ():
-        images, labels = _look_into(raw / level.at(name))
-        files = labels.total()
-        markup = files - labels[".txt"]
-        if files and (_LABELS.fullmatch(name) or (not images and (markup or files > 1))):
+        labels = _label_files(raw / level.at(name))
+        if labels and (_LABELS.fullmatch(name) or labels != {".txt": 1}):
             kinds = ", ".join(f"{number:,} {suffix}" for suffix, number in sorted(labels.items()))
             found.append(f"{level.at(name)}/ ({kinds})")
             if known:
@@ -125,28 +125,26 @@ def _has_labels(path: Path, stems: Collection[str]) -> bool:
     return named > 0 and (suffix != ".txt" or 2 * named >= len(lines))  # else it is about some
 
 
-def _look_into(folder: Path) -> tuple[bool, Counter[str]]:
-    """Whether there are images or archives in a folder, and how many files that may be labels."""
-    labels: Counter[str] = Counter()
-    images, seen, waiting = False, 0, [folder]
-    while waiting and seen < _MOST_ENTRIES:
-        try:
-            with os.scandir(waiting.pop()) as entries:
-                for entry in entries:
-                    seen += 1
-                    if is_clutter_folder(entry.name):
-                        continue
-                    if entry.is_dir():
-                        waiting.append(Path(entry.path))
-                    elif is_image_name(entry.name) or container_kind(entry.name):
-                        images = True
-                    elif (suffix := Path(entry.name).suffix.lower()) in _LABEL_FILES:
-                        labels[suffix] += 1
-                    if seen >= _MOST_ENTRIES or (images and not _LABELS.fullmatch(folder.name)):
-                        return images, labels
-        except OSError:
-            continue  # the scan says so
-    return images, labels
+def _label_files(folder: Path) -> Counter[str]:
+    """How many files that may be labels are in a folder, by suffix; none beside images.
+
+    Except in a folder that is called like labels, which may have masks.
+    """
+    found: Counter[str] = Counter()
+    for name in islice(_names_below(folder), _MOST_ENTRIES):
+        suffix = PurePosixPath(name).suffix.lower()
+        found[suffix] += suffix in _LABEL_FILES
+        if (is_image_name(name) or container_kind(name)) and not _LABELS.fullmatch(folder.name):
+            return Counter()
+    return +found
+
+
+def _names_below(folder: Path) -> Iterator[str]:
+    with suppress(OSError), os.scandir(folder) as entries:  # the scan says so
+        for entry in entries:
+            yield entry.name
+            if entry.is_dir() and not is_clutter_folder(entry.name):
+                yield from _names_below(Path(entry.path))
 
 
 def refuse_twins(
@@ -197,30 +195,21 @@ def refuse_no_classes(raw: Path, top: Level, options: FolderOptions) -> None:
         while len(level.folders) == 1 and not (level.archives or level.images):
             level = open_level(raw, level.at(level.folders[0]))
         stems = [container_stem(name) for name in (*level.folders, *level.archives)]
-        if options.split_folders:
-            refuse_wrapped_splits(level.path, level.path, stems)
-        if len(stems) > 1 and not (top.images or level.images):
-            raise _wrapper(level.path, stems, f"--inside {printable(level.path)}")
+        splits = options.split_folders and any(map(split_of_folder, stems))
+        if (splits or len(stems) > 1) and not (top.images or level.images):
+            raise _wrapper(level.path, stems, f"--inside {printable(level.path)}", options)
 
 
-def _wrapper(place: str, names: Collection[str], start: str) -> SourceError:
+def _wrapper(place: str, names: Collection[str], start: str, options: FolderOptions) -> SourceError:
+    if options.split_folders and all(map(split_of_folder, names)):
+        return SourceError(
+            f"{printable(place)} holds {some_of(names)}, which are splits and no classes; did you "
+            f"mean {start} ?"
+        )
     return SourceError(
         f"{printable(place)} holds {some_of(names)}, and would be the only class; give {start} if "
         f"these are the classes{_ONE_CLASS}"
     )
-
-
-def refuse_wrapped_splits(place: str, inside: str, names: Collection[str]) -> None:
-    """Refuse one folder round the split folders, which would be taken for the only class.
-
-    Raises:
-        SourceError: all are names of splits.
-    """
-    if names and all(map(split_of_folder, names)):
-        raise SourceError(
-            f"{printable(place)} holds {some_of(names)} in {printable(inside)}/, which are splits "
-            f"and no classes; did you mean --inside {printable(inside)} ?"
-        )
 
 
 def only_class(name: str) -> str:
@@ -254,7 +243,7 @@ def refuse_classes(
     inner = commonpath(folders) if len(classes) == 1 and folders else ""
     if inner and inner not in folders:
         below = {folder[len(inner) + 1 :].partition("/")[0] for folder in folders}
-        raise _wrapper(inner, below, start(classes[0]))
+        raise _wrapper(inner, below, start(classes[0]), options)
     largest = max(by_split, key=lambda split: (len(by_split[split]), split), default="")
     for split, some in by_split.items():
         if some and {*by_split[largest]}.isdisjoint(some):

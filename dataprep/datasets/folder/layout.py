@@ -17,7 +17,6 @@ from dataprep.datasets.folder.beside import (
     refuse_labels,
     refuse_listing,
     refuse_no_classes,
-    refuse_wrapped_splits,
 )
 from dataprep.datasets.folder.options import FolderOptions
 from dataprep.datasets.lists import ClassList
@@ -423,9 +422,6 @@ def _has_split_folders(
     splits = set(map(split_of_folder, tops))
     depth = min(path.count("/") for path in paths)
     if splits == {""}:
-        if not split and len(tops) == 1 and depth > 2:
-            folder = "/".join(filter(None, (options.inside, *tops)))
-            refuse_wrapped_splits(container.path, folder, {path.split("/")[1] for path in paths})
         return False
     mixed = "" in splits or depth < 2
     if split and mixed:
