@@ -22,7 +22,7 @@ from typing import Final
 from dataprep.datasets.base import Classes
 from dataprep.datasets.raw_directory import leads_out
 from dataprep.errors import SourceError
-from dataprep.system.messages import printable, some_of, unreadable
+from dataprep.system.messages import counted, printable, some_of, unreadable
 from dataprep.system.regular_files import open_regular, read_regular
 from dataprep.system.state_files import file_sha256
 from dataprep.tables.database import identifier, open_database, quoted
@@ -317,8 +317,9 @@ def about_numbers(names: Sequence[str]) -> str:
     numbers = [name for name in names if _WHOLE.fullmatch(name)]
     if len(numbers) == len(names) and names != [*map(str, range(len(names)))]:
         said.append(
-            f"labels are numbers from {names[0]} to {names[-1]}, and {len(names):,} classes are "
-            "numbered anew from 0; --classes FILE with every number, one a line, keeps them"
+            f"labels are numbers from {names[0]} to {names[-1]}, and "
+            f"{counted(len(names), 'class is', 'classes are')} numbered anew from 0; --classes "
+            "FILE with every number, one a line, keeps them"
         )
     return "; ".join(said)
 

@@ -340,3 +340,25 @@ def test_a_folder_of_labels_is_no_class_where_folders_tell_them(
     assert {(key, label) for _, key, label in labels(tmp_path / "out")} == {
         (image.removeprefix("train/").removeprefix("val/"), int("dog" in image)) for image in images
     }
+
+
+def test_slashes_of_windows_in_a_listing(tmp_path: Path, cli: Cli) -> None:
+    rows = "path,label\n.\\a\\1.jpg,x\na\\b\\2.jpg,y\na/3.jpg,x\n"
+    write(tmp_path / "raw", ["a/1.jpg", "a/b/2.jpg", "a/3.jpg"], {"list.csv": rows})
+    words = ["--raw", tmp_path / "raw", "--out", tmp_path / "out", "--workers", 1]
+    assert cli("folder", "--listing", "list.csv", *words).code == 0
+    assert sorted(labels(tmp_path / "out")) == [
+        ("train", "a/1.jpg", 0),
+        ("train", "a/3.jpg", 0),
+        ("train", "a/b/2.jpg", 1),
+    ]
+
+
+def test_the_split_that_has_a_table_can_be_taken_alone(tmp_path: Path, cli: Cli) -> None:
+    table = {"train/metadata.csv": "file_name,label\n1.jpg,a\n"}
+    write(tmp_path / "raw", ["train/1.jpg", "test/2.jpg"], table)
+    words = ["folder", "--raw", tmp_path / "raw", "--out", tmp_path / "out", "--workers", 1]
+    said = cli(*words).err
+    assert "or take one split with --inside train --split_name train" in said
+    assert cli(*words, "--inside", "train", "--split_name", "train").code == 0
+    assert labels(tmp_path / "out") == [("train", "1.jpg", 0)]

@@ -182,7 +182,8 @@ def test_paths_are_cleaned_as_those_of_archives_are(
     raw = tmp_path_factory.mktemp("raw")
     listing = write_listing(raw / "list.parquet", [{"path": path, "label": "l", "size": 1}])
     try:
-        expected = clean_path(path.strip(" \t"))
+        there = path if "/" in path else path.replace("\\", "/")  # as Windows has them
+        expected = clean_path(there.strip(" \t"))
     except ValueError:
         assert refusal(raw, listing).startswith("list.parquet, row 1: no usable path")
     else:

@@ -170,7 +170,9 @@ def metadata_beside(raw: Path, top: str, *, splits: bool) -> list[ListingUnit]:
     if found and (bare := {*folders} - {"", *(unit.split for unit in found)}):
         raise SourceError(
             f"{some_of([folders[split].path for split in bare])}: no {METADATA[0]} or alike, as "
-            f"{found[0].container} has it; expected one in every split's folder, or --listing none"
+            f"{found[0].container} has it; expected one in every split's folder; or take one split "
+            f"with --inside {printable(found[0].top)} --split_name {found[0].split}, or give "
+            "--listing none"
         )
     return found
 
