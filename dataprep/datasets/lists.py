@@ -290,15 +290,17 @@ def one_form(names: Iterable[str]) -> dict[str, str]:
     return {name: form if len(same) > 1 else name for form, same in forms.items() for name in same}
 
 
-def classes_by_name(found: Collection[str]) -> Classes | None:
+def classes_by_name(found: Collection[str], *, of_folders: bool = False) -> Classes | None:
     """Classes that are called so, in order, and what may be a surprise; None if there are none.
 
     Raises:
-        SourceError: one is -1 or ``nan`` beside whole numbers, as where nobody knows the class.
+        SourceError: one is -1 or ``nan`` beside whole numbers, as where nobody knows the class;
+            unless they are folders.
     """
     forms = one_form(found)
     names = in_order({*forms.values()})
-    refuse_unknown(names)
+    if not of_folders:
+        refuse_unknown(names)
     said = "; ".join(filter(None, (about_forms(forms), about_numbers(names))))
     named = [(name, name) for name in names]
     return Classes(named, forms if about_forms(forms) else {}, said) if names else None

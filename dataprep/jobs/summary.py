@@ -128,7 +128,7 @@ def summarize(
         said = named.reason if named else about_numbers([name for name, _ in known])
     if grown is not None:
         known = _classes_of_all(grown, splits, known, listed=listed)
-        said = said if named else ""
+        said = ""  # it was, when that was made
     if not (known or listed or named):
         raise SourceError("no image has a label; check where labels are taken from")
     check_splits_known(images.database)

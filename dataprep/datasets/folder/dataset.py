@@ -39,10 +39,9 @@ from dataprep.datasets.folder.layout import (
 from dataprep.datasets.folder.options import OPTIONS, parse_options, refuse_options_of_listings
 from dataprep.datasets.lists import (
     ClassList,
-    about_forms,
+    classes_by_name,
     in_order,
     load_class_list,
-    one_form,
     refuse_unknown,
 )
 from dataprep.datasets.raw_directory import open_level
@@ -127,11 +126,10 @@ class Folder(Dataset):
     def name_classes(self, found: Collection[str]) -> Classes | None:
         """Those of annotations, in the order of their numbers; one of two that look the same."""
         if not self._wanted.annotations:
-            forms = one_form(found)
-            said = about_forms(forms)
-            if self._by_folders and len({*forms.values()}) == 1:
-                said = only_class(next(iter(forms.values())))
-            return Classes(self.order_classes({*forms.values()}), forms, said) if said else None
+            named = classes_by_name(found, of_folders=True)
+            if named and len(named.classes) == 1 and self._by_folders:
+                return replace(named, reason=only_class(named.classes[0][0]))
+            return named
         names = dict.fromkeys(text.partition("\t")[2] for text in sorted(found))
         return Classes([(name, name) for name in names], {})
 
@@ -326,7 +324,7 @@ class Folder(Dataset):
         reason = "image beside the archives; only those in archives and folders are looked for"
         stray = [*top.others, *(Ignored(top.path, name, reason) for name in top.images)]
         units = make_units("images", "", containers, inside, stray)
-        place = f"images in {counted(len(containers), 'archive or folder')}"
+        place = f"images in {counted(len(containers), 'archive or folder', 'archives or folders')}"
         return top.path, True, place, [replace(unit, listed=True) for unit in units]
 
     def _find_annotated(self, raw: Path) -> Found:
