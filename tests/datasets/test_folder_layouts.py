@@ -342,6 +342,18 @@ def test_a_folder_of_labels_is_no_class_where_folders_tell_them(
     }
 
 
+def test_what_is_said_of_a_wrapper_in_a_split_works(tmp_path: Path, cli: Cli) -> None:
+    write(tmp_path / "raw", ["train/w/a/1.jpg", "val/w/a/2.jpg", "val/w/b/3.jpg"])
+    words = ["folder", "--raw", tmp_path / "raw", "--out", tmp_path / "out", "--workers", 1]
+    (advice,) = re.findall("give (--inside .*?) if", cli(*words, "--splits", "validation").err)
+    assert advice == "--inside val/w --split_name validation"
+    assert cli(*words, *advice.split()).code == 0
+    assert sorted(labels(tmp_path / "out")) == [
+        ("validation", "a/2.jpg", 0),
+        ("validation", "b/3.jpg", 1),
+    ]
+
+
 def test_slashes_of_windows_in_a_listing(tmp_path: Path, cli: Cli) -> None:
     rows = "path,label\n.\\a\\1.jpg,x\na\\b\\2.jpg,y\na/3.jpg,x\n"
     write(tmp_path / "raw", ["a/1.jpg", "a/b/2.jpg", "a/3.jpg"], {"list.csv": rows})

@@ -221,12 +221,14 @@ def refuse_classes(
     classes: Sequence[str],
     by_split: Mapping[str, Collection[str]],
     folders: Collection[str],
+    above: Mapping[str, Collection[str]],
     options: FolderOptions,
 ) -> None:
     """Refuse folders that can be no classes, by what all folders and archives together say.
 
     Args:
         folders: of the keys of images.
+        above: the directories that each class folder is in; none of those in archives.
 
     Raises:
         SourceError: one is a folder round others, or is called like a split or like a folder of all
@@ -237,8 +239,11 @@ def refuse_classes(
         inner = commonpath([it for it in folders if it.partition("/")[0] == name] or [name])
         if inner in folders and inner != name:
             inner = folder_of(inner)
-        place = printable("/".join(filter(None, (options.inside, inner))))
-        return "--class_from path" if len(by_split) > 1 else f"--inside {place}"
+        base, *others = above.get(name, (options.inside,))
+        if others:
+            return "--class_from path"
+        of_split = f" --split_name {next(iter(by_split), 'train')}" * (base != options.inside)
+        return f"--inside {printable('/'.join(filter(None, (base, inner))))}{of_split}"
 
     inner = commonpath(folders) if len(classes) == 1 and folders else ""
     if inner and inner not in folders:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Literal
 from msgspec.structs import replace as replace_fields
 
 from dataprep.archives.containers import folder_fingerprint, list_container, stat_fingerprint
-from dataprep.archives.listing import below
+from dataprep.archives.listing import below, folder_of
 from dataprep.datasets.base import (
     Attribute,
     Classes,
@@ -83,7 +83,8 @@ class Folder(Dataset):
         if self._wanted.cut is not None and self._wanted.stratify:
             self.cut = replace(self._wanted.cut.stratified, kept=self._wanted.splits_from)
         self.names_files = not self._wanted.hash_keys
-        self.attributes: tuple[Attribute, ...] = ()  # `find` knows; so these
+        self._above: dict[str, set[str]] = {}  # `find` knows; so these
+        self.attributes: tuple[Attribute, ...] = ()
         self._boxes = self._captions = self._several = self._listed = self._by_folders = False
 
     def config(self) -> Mapping[str, str]:
@@ -154,7 +155,7 @@ class Folder(Dataset):
         if self._by_folders:
             wanted = self._wanted
             there = {} if wanted.cut else by_split
-            refuse_classes(found, there, folders, wanted)
+            refuse_classes(found, there, folders, self._above, wanted)
 
     def find(self, raw: Path, splits: Sequence[str] | None) -> Found:
         """Detect what there is from the listings of the top two levels; no archive is opened.
@@ -172,7 +173,12 @@ class Folder(Dataset):
         else:
             found = find_folders(raw, self._wanted)
             self._by_folders = not self._wanted.unlabelled
-        return found if splits is None or found.splits is None else _only(found, splits)
+        if splits is not None and found.splits is not None:
+            found = _only(found, splits)
+        for unit in found.units:
+            for each in unit.containers if isinstance(unit, ContainerUnit) else ():
+                self._above.setdefault(each.prefix, set()).add(folder_of(each.path))
+        return found
 
     def scan(self, raw: Path, unit: ScanUnit) -> Scanned:
         """List one unit: some folders and archives, or the listing."""
