@@ -8,10 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, ClassVar, Final, Literal
-
-from msgspec.structs import replace as replace_fields
 
 from dataprep.archives.containers import folder_fingerprint, list_container, stat_fingerprint
 from dataprep.archives.listing import below, folder_of
@@ -25,7 +22,7 @@ from dataprep.datasets.base import (
     wanted_splits,
 )
 from dataprep.datasets.folder.beside import only_class, refuse_classes, refuse_listing, refuse_twins
-from dataprep.datasets.folder.headers import Headers, KeyedHash, header_attributes
+from dataprep.datasets.folder.headers import Headers, KeyedHash, completed, header_attributes
 from dataprep.datasets.folder.layout import (
     ContainerUnit,
     ListingUnit,
@@ -47,7 +44,6 @@ from dataprep.datasets.lists import (
 from dataprep.datasets.raw_directory import open_level
 from dataprep.datasets.splits import in_usual_order
 from dataprep.errors import SourceError, UsageError
-from dataprep.rows import Value
 from dataprep.system.messages import counted, printable, sized, some_of, unreadable
 from dataprep.system.state_files import file_sha256
 from dataprep.tables import Ignored, Member, Row, Scanned, Unmatched
@@ -392,7 +388,8 @@ class Folder(Dataset):
             refuse_twins(container.path, found.images, found.ignored, self._wanted)
             labelled = label_images(container, unit.split, placed, self._wanted, numbers, known)
             headers = self._headers(raw, counts)
-            for split, row in self._completed(headers, labelled, unit.restarts_name, restarts):
+            wanted, hashes, there = self._wanted, self._hashes, (unit.restarts_name, restarts)
+            for split, row in completed(labelled, wanted, headers, hashes, there):
                 rows.setdefault(split, []).append(row)
             # A class without images keeps its number.
             empty = "" if found.images or unit.inside else container.prefix or container.stem
@@ -410,30 +407,6 @@ class Folder(Dataset):
                 Unmatched(it.kind, hashes.of("file", it.name), "", it.split) for it in unmatched
             ]
         return Scanned(rows, ignored, unmatched, classes, dict(counts), restarts, members)
-
-    def _completed(
-        self, headers: Headers | None, found: Iterable[tuple[str, Row]], name: str, restarts: bytes
-    ) -> Iterable[tuple[str, Row]]:
-        """With what headers tell of the images, and with keys as they are wanted."""
-        options, hashes = self._wanted, self._hashes
-        if headers is None and not options.hash_keys:
-            yield from found
-            return
-        images = list(found)
-        known: Sequence[Mapping[str, Value]] = [{}] * len(images)
-        if headers is not None:
-            with TemporaryDirectory() as index:
-                (Path(index) / name).write_bytes(restarts)
-                known = headers.of([row for _, row in images], Path(index))
-        for (split, row), attributes in zip(images, known, strict=True):
-            key, group = row.key, row.group
-            if options.groups_by_header:
-                group = str(attributes[options.group_by])
-                if options.cut and not options.stratify:
-                    split = options.cut.split_of(group)
-            if options.hash_keys and hashes is not None:
-                key = hashes.of("key", key)
-            yield split, replace_fields(row, key=key, group=group, attributes=attributes)
 
 
 def _agreeing(found: Sequence[tuple[str, tuple[Attribute, ...]]]) -> tuple[Attribute, ...]:
