@@ -374,3 +374,14 @@ def test_the_split_that_has_a_table_can_be_taken_alone(tmp_path: Path, cli: Cli)
     assert "or take one split with --inside train --split_name train" in said
     assert cli(*words, "--inside", "train", "--split_name", "train").code == 0
     assert labels(tmp_path / "out") == [("train", "1.jpg", 0)]
+
+
+@pytest.mark.parametrize("option", [["--listing", "none"], ["--unlabelled"]])
+def test_no_image_in_a_folder_called_like_labels_is_lost(
+    tmp_path: Path, cli: Cli, option: list[str]
+) -> None:
+    raw = tmp_path / "raw"
+    write(raw, ["cat/1.jpg", "labels/z.jpg"], {f"labels/{n}.txt": "" for n in range(2100)})
+    words = ["folder", "--raw", raw, "--out", tmp_path / "out", "--workers", 1, *option]
+    assert cli(*words).code == 0
+    assert json.loads((tmp_path / "out/manifest.json").read_text())["totals"]["records"] == 2

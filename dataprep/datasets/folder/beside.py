@@ -96,13 +96,15 @@ def refuse_labels(raw: Path, level: Level, options: FolderOptions) -> None:
     few = len(level.folders) <= _MOST_FOLDERS
     named = [name for name in level.folders if few or _LABELS.fullmatch(name)]
     for name in named if len(level.folders) + len(level.images) > 1 else ():
-        labels = _label_files(raw / level.at(name))
-        if labels and (_LABELS.fullmatch(name) or labels != {".txt": 1}):
-            kinds = ", ".join(f"{number:,} {suffix}" for suffix, number in sorted(labels.items()))
-            found.append(f"{level.at(name)}/ ({kinds})")
-            if known:
-                level.folders.remove(name)
-                level.others.append(Ignored(level.path, name, f"folder of {kinds}, and no images"))
+        labels = _label_files(raw / level.at(name), None if known else _MOST_ENTRIES)
+        images, called = labels.pop("", 0), _LABELS.fullmatch(name)
+        if not labels or not (called or (not images and labels != {".txt": 1})):
+            continue
+        kinds = ", ".join(f"{number:,} {suffix}" for suffix, number in sorted(labels.items()))
+        found.append(f"{level.at(name)}/ ({kinds})")
+        if known and not images:
+            level.folders.remove(name)
+            level.others.append(Ignored(level.path, name, f"folder of {kinds}, and no images"))
     if found and not known:
         raise SourceError(f"found {some_of(found)}, which may have the labels; {_READS}")
 
@@ -125,17 +127,18 @@ def _has_labels(path: Path, stems: Collection[str]) -> bool:
     return named > 0 and (suffix != ".txt" or 2 * named >= len(lines))  # else it is about some
 
 
-def _label_files(folder: Path) -> Counter[str]:
-    """How many files that may be labels are in a folder, by suffix; none beside images.
+def _label_files(folder: Path, most: int | None) -> Counter[str]:
+    """How many files that may be labels are in a folder, by suffix; and as "" whether images are.
 
-    Except in a folder that is called like labels, which may have masks.
+    Where these are, the rest is looked at in a folder that is called like labels alone.
     """
     found: Counter[str] = Counter()
-    for name in islice(_names_below(folder), _MOST_ENTRIES):
+    for name in islice(_names_below(folder), most):
         suffix = PurePosixPath(name).suffix.lower()
         found[suffix] += suffix in _LABEL_FILES
-        if (is_image_name(name) or container_kind(name)) and not _LABELS.fullmatch(folder.name):
-            return Counter()
+        found[""] += bool(is_image_name(name) or container_kind(name))
+        if found[""] and (most is None or not _LABELS.fullmatch(folder.name)):
+            break
     return +found
 
 
