@@ -22,7 +22,7 @@ from typing import Final
 from dataprep.datasets.base import Classes
 from dataprep.datasets.raw_directory import leads_out
 from dataprep.errors import SourceError
-from dataprep.system.messages import printable, some_of, unreadable
+from dataprep.system.messages import counted, printable, some_of, unreadable
 from dataprep.system.regular_files import open_regular, read_regular
 from dataprep.system.state_files import file_sha256
 from dataprep.tables.database import identifier, open_database, quoted
@@ -39,7 +39,6 @@ FORMATS: Final = {
 
 _DELIMITERS: Final = {"csv": ",", "tsv": "\t"}
 _LONGEST_LINE: Final = 1 << 21  # of a header; the database takes lines of 2 MB
-_FORMS: Final = ("NFC", "NFD")
 _SHOWN: Final = 20  # columns in a message
 _READ_LINES: Final = (  # no byte of a line but its end means anything
     "(select rtrim(coalesce(line, ''), chr(13)) as line from read_csv({file}, auto_detect=false, "
@@ -254,14 +253,18 @@ class ClassList:
     Attributes:
         place: what messages call the list.
         classes: (identifier, name), by 0-based index.
-        indices: the index of each identifier, however Unicode composes it.
+        forms: the identifiers by their NFC.
         sha256: of the file.
     """
 
     place: str
     classes: tuple[tuple[str, str], ...]
-    indices: dict[str, int]
+    forms: dict[str, str]
     sha256: str
+
+    def named(self, name: str) -> str | None:
+        """The identifier of a class, however Unicode composes its name; None: there is none."""
+        return self.forms.get(unicodedata.normalize("NFC", name))
 
 
 def in_order(classes: Iterable[str]) -> list[str]:
@@ -287,15 +290,17 @@ def one_form(names: Iterable[str]) -> dict[str, str]:
     return {name: form if len(same) > 1 else name for form, same in forms.items() for name in same}
 
 
-def classes_by_name(found: Collection[str]) -> Classes | None:
+def classes_by_name(found: Collection[str], *, of_folders: bool = False) -> Classes | None:
     """Classes that are called so, in order, and what may be a surprise; None if there are none.
 
     Raises:
-        SourceError: one is -1 or ``nan`` beside whole numbers, as where nobody knows the class.
+        SourceError: one is -1 or ``nan`` beside whole numbers, as where nobody knows the class;
+            unless they are folders.
     """
     forms = one_form(found)
     names = in_order({*forms.values()})
-    refuse_unknown(names)
+    if not of_folders:
+        refuse_unknown(names)
     said = "; ".join(filter(None, (about_forms(forms), about_numbers(names))))
     named = [(name, name) for name in names]
     return Classes(named, forms if about_forms(forms) else {}, said) if names else None
@@ -314,8 +319,9 @@ def about_numbers(names: Sequence[str]) -> str:
     numbers = [name for name in names if _WHOLE.fullmatch(name)]
     if len(numbers) == len(names) and names != [*map(str, range(len(names)))]:
         said.append(
-            f"labels are numbers from {names[0]} to {names[-1]}, and {len(names):,} classes are "
-            "numbered anew from 0; --classes FILE with every number, one a line, keeps them"
+            f"labels are numbers from {names[0]} to {names[-1]}, and "
+            f"{counted(len(names), 'class is', 'classes are')} numbered anew from 0; --classes "
+            "FILE with every number, one a line, keeps them"
         )
     return "; ".join(said)
 
@@ -359,19 +365,18 @@ def load_class_list(path: Path) -> ClassList:
             "sort the lines by it and take it away, or put a TAB behind it if it is part of a class"
         )
     classes: dict[str, str] = {}
-    indices: dict[str, int] = {}
+    forms: dict[str, str] = {}
     for number, line in lines.items():
         identifier, _, name = line.partition("\t")
         identifier = identifier.strip().strip("/")
-        if identifier in classes or unicodedata.normalize("NFC", identifier) in indices:
+        if (form := unicodedata.normalize("NFC", identifier)) in forms:
             raise SourceError(
                 f"{place}, line {number}: class {printable(identifier)} is there already; "
                 "expected each class once; remove one of them"
             )
-        for form in (identifier, *(unicodedata.normalize(to, identifier) for to in _FORMS)):
-            indices[form] = len(classes)
+        forms[form] = identifier
         classes[identifier] = name.strip() or identifier
-    return ClassList(place, tuple(classes.items()), indices, file_sha256(path))
+    return ClassList(place, tuple(classes.items()), forms, file_sha256(path))
 
 
 def _not_utf8(place: str) -> SourceError:

@@ -211,14 +211,10 @@ def make(raw: RawData, request: Request, grown: SealedSet | None) -> SealedSet |
 
 
 def scan(raw: RawData, index: Path, *, trust: bool) -> IndexParts:
-    """The index of all there is; it says how the classes are known, if that is not plain."""
+    """The index of all there is."""
     if not (trust and all(has_part(index, unit) for unit in raw.found.units)):
         _check_room(index, raw.found)
-    parts = raw.workers.scan(raw.dataset, raw.request.raw, raw.found.units, index, trust=trust)
-    named = None if raw.dataset.classes() else raw.dataset.name_classes(parts.class_names())
-    if named is not None and named.reason:
-        raw.report(named.reason)
-    return parts
+    return raw.workers.scan(raw.dataset, raw.request.raw, raw.found.units, index, trust=trust)
 
 
 def _check_room(index: Path, found: Found) -> None:

@@ -125,9 +125,10 @@ def summarize(
         named = dataset.name_classes(parts.class_names())
         found_names = () if named else images.class_names() | parts.class_names()
         known = named.classes if named else dataset.order_classes(found_names)
-        said = "" if named or grown else about_numbers([name for name, _ in known])
+        said = named.reason if named else about_numbers([name for name, _ in known])
     if grown is not None:
         known = _classes_of_all(grown, splits, known, listed=listed)
+        said = ""  # it was, when that was made
     if not (known or listed or named):
         raise SourceError("no image has a label; check where labels are taken from")
     check_splits_known(images.database)
@@ -152,7 +153,8 @@ def summarize(
         limit=request.limit,
     )
     if not listed and grown is None:
-        dataset.check_classes([name for name, _ in known], images.classes_by_split())
+        names = [name for name, _ in known]
+        dataset.check_classes(names, images.classes_by_split(), images.folders())
     counts: Counter[str] = Counter()
     for part in parts.units.values():
         counts.update(part.counts)

@@ -149,6 +149,8 @@ select split, list(distinct name order by name) from
 group by split order by split
 """
 
+_FOLDERS: Final = "select distinct regexp_extract(key, '^(.*)/', 1, 's') from chosen"
+
 # Of splits in which anything has a class, and of classes that anything has.
 _LACKING: Final = """
 with found as (select distinct split, unnest(numbers) as number from label_sets)
@@ -414,6 +416,10 @@ class Images(AbstractContextManager["Images"]):
     def classes_by_split(self) -> dict[str, list[str]]:
         """The classes that images of each split have; call it after `choose`."""
         return dict(self.rows(_BY_SPLIT))
+
+    def folders(self) -> set[str]:
+        """Those of the keys of the images; call it after `choose`."""
+        return {it for (it,) in self.rows(_FOLDERS)}
 
     def lacking(self) -> dict[str, list[str]]:
         """Of each split the classes that only others have; call it after `choose`."""

@@ -147,7 +147,7 @@ def _listed_twice(
     place: str, key: str, lines: Sequence[int] | None, labels: Sequence[str]
 ) -> SourceError:
     where = f", lines {' and '.join(map(str, lines))}" if lines and lines[0] else ""
-    helps = "remove one, if they say the same"
+    helps = "remove one, if they say the same, or keep no --attribute_columns that differ"
     if len(labels) > 1:
         where += f", with the labels {some_of([label.strip('[]') for label in labels])}"
         helps = "if it has all of these, --label_separator joins rows that differ in nothing else"

@@ -199,7 +199,7 @@ class ScanSummary(State, frozen=True, tag="dataprep-summary-3"):
         ignored: how many files are no images, and a line on the first; empty if none.
         counts: what was counted, by what it is.
         lacking: of splits in which some class has no image, the names of those that others have.
-        said: what may be a surprise in the numbers of the classes; empty if nothing.
+        said: how the classes are known, if that is not plain; empty if it is.
     """
 
     key: Sha256

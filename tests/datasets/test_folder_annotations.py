@@ -114,7 +114,7 @@ def test_nothing_is_said_of_what_does_not_happen(raw: Path) -> None:
 def test_an_image_of_two_lists_is_in_no_two_splits(raw: Path) -> None:
     for split, name in (("train", "val2017/d.jpg"), ("val", "./val2017/d.jpg")):
         (raw / f"{split}.json").write_text(instances([name]))
-    with pytest.raises(SourceError, match=r"^val2017/d.jpg is in train.json and in val.json; exp"):
+    with pytest.raises(SourceError, match=r"^val2017/d.jpg is .* in train.json and .* in val.json"):
         Folder(listing="train.json,val.json").find(raw, None)
 
 

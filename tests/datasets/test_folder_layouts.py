@@ -11,13 +11,12 @@ import unicodedata
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from PIL import Image
 
 from dataprep.datasets.folder.dataset import Folder
-from dataprep.errors import SourceError
 from tests.conftest import Cli
 from tests.docs.pages import DOCS
 
@@ -189,8 +188,13 @@ YOLO = {f"{number}.txt": "0 .5 .5 .2 .2\n" for number in range(6)}
         (["v2/format-val/0/1.jpg", "v2/format-val/1/1.jpg"], {}, r"give --inside v2/format-val if"),
         (["images/a/1.jpg", "b/1.jpg"], {}, r"found images, which look like .* --inside images"),
         (["images_001/1.jpg", "images_002/2.jpg"], {}, r"found images_001, images_002, which look"),
-        (["train_images/1.jpg"], {}, r"found train_images|train_images is the only class"),
-        (["train/images/a/1.jpg", "val/images/a/2.jpg"], {}, r"images is the only class"),
+        (
+            ["train_images/1.jpg"],
+            {},
+            r"found train_images, .* --inside train_images if",
+        ),
+        (["train/images/a/1.jpg", "val/images/a/2.jpg"], {}, r"found images, .* path if class"),
+        (["train/w/a/1.jpg", "train/w/b/1.jpg", "val/w/a/2.jpg"], {}, r"w holds a, b, .* path if"),
         (["train/a/1.jpg", "train/b/1.jpg", "val/photos/1.jpg"], {}, r"none of those of train"),
         (
             ["train/a/1.jpg", "train/b/1.jpg", "val/x/1.jpg", "test/x/1.jpg"],
@@ -219,6 +223,12 @@ def test_what_is_refused(
              "requirements.txt": "numpy\n", "a/a_boxes.txt": "x\t0", "notes.json": "{}"},
             {},
         ),
+        (
+            ["a/1.jpg", "b/2.jpg"],
+            {"README.txt": "such as a/1.jpg", "LICENSE.txt": "1.jpg: by", "words.txt": "of 1.jpg"
+             "\nand\nof\nothers\n", "a/._1.jpg": "", ".DS_Store": "", "b/Thumbs.db": ""},
+            {},
+        ),
         (["test_tube/1.jpg", "train/1.jpg", "bus/1.jpg"], {}, {"split_folders": "never"}),
         (["test_tube/1.jpg", "steam_train/1.jpg", "bus/1.jpg", "cat/1.jpg"], {}, {}),
         (["a/1.jpg", "b/2.jpg"], {"a/1.json": "{}", "x.mat": ""}, {"listing": "none"}),
@@ -239,7 +249,7 @@ def test_what_is_not_refused(
     words += ["--dry_run", "--workers", "1"]
     result = cli("folder", "--raw", tmp_path / "raw", "--out", tmp_path / "out", *words)
     assert result.code == 0, result.err
-    only = "person is the only class; give --inside person if it is a folder round class folders"
+    only = "person is the only class; --listing FILE if a table has the labels"
     assert (only in result.out + result.err) is (images == ["person/1.jpg"])
 
 
@@ -248,8 +258,6 @@ def test_a_class_list_makes_classes_of_such_folders(tmp_path: Path) -> None:
     (tmp_path / "classes.txt").write_text("images\nseg_test\nseg_train\n", encoding="utf-8")
     found = Folder(classes=str(tmp_path / "classes.txt")).find(tmp_path / "raw", None)
     assert len(found.units) == 3
-    with pytest.raises(SourceError, match="look like splits"):
-        Folder().find(tmp_path / "raw", None)
 
 
 def test_a_class_in_two_forms_of_unicode_is_one(tmp_path: Path, cli: Cli) -> None:
@@ -275,3 +283,105 @@ def test_a_class_in_two_forms_of_unicode_is_one(tmp_path: Path, cli: Cli) -> Non
     result = cli(*words, "--out", tmp_path / "listed", "--classes", tmp_path / "classes.txt")
     assert result.code == 0
     assert {label for _, key, label in labels(tmp_path / "listed") if key[:3] == "caf"} == {0, 2}
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+def test_a_list_of_classes_may_have_another_form_than_a_listing(
+    tmp_path: Path, cli: Cli, form: Literal["NFC", "NFD"]
+) -> None:
+    other: Literal["NFC", "NFD"] = "NFD" if form == "NFC" else "NFC"
+    rows = f"path,label\n1.jpg,{unicodedata.normalize(other, 'café')}\n2.jpg,tea\n3.jpg,rêve\n"
+    write(tmp_path / "raw", ["1.jpg", "2.jpg", "3.jpg"], {"list.csv": rows})
+    (tmp_path / "classes.txt").write_text(
+        f"tea\n{unicodedata.normalize(form, 'café')}\n", encoding="utf-8"
+    )
+    words = ["--listing", "list.csv", "--classes", tmp_path / "classes.txt", "--workers", 1]
+    words += ["--no_label", unicodedata.normalize(form, "rêve")]
+    assert cli("folder", "--raw", tmp_path / "raw", "--out", tmp_path / "out", *words).code == 0
+    assert sorted(labels(tmp_path / "out")) == [("train", "1.jpg", 1), ("train", "2.jpg", 0)]
+
+
+def test_a_wrapper_in_an_archive_is_no_class(tmp_path: Path, cli: Cli) -> None:
+    (tmp_path / "raw").mkdir()
+    with zipfile.ZipFile(tmp_path / "raw/s.zip", "w") as archive:
+        for name in ("p/train/a/1.jpg", "p/train/b/1.jpg", "p/val/a/2.jpg"):
+            archive.writestr(name, picture(1))
+    words = ["folder", "--raw", tmp_path / "raw", "--out", tmp_path / "out", "--workers", 1]
+    assert "p holds train, val, which are splits" in cli(*words).err
+    assert cli(*words, "--inside", "p").code == 0
+    assert sorted(label for *_, label in labels(tmp_path / "out")) == [0, 0, 1]
+    (tmp_path / "raw/s.zip").unlink()
+    with zipfile.ZipFile(tmp_path / "raw/images.zip", "w") as archive:
+        for number, name in enumerate(("001.x", "002.y")):
+            archive.writestr(f"CUB/images/{name}/{number}.jpg", picture(number))
+    words[4] = tmp_path / "another"
+    for inside in ((), ("--inside", "CUB")):
+        result = cli(*words, *inside)
+        assert result.code == 1
+        assert "images holds 001.x, 002.y" in result.err
+        assert "give --inside CUB/images if these are the classes" in result.err
+    assert cli(*words, "--inside", "CUB/images", "--overwrite").code == 0
+    assert sorted(labels(tmp_path / "another")) == [
+        ("train", "001.x/0.jpg", 0),
+        ("train", "002.y/1.jpg", 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    "images", [["dog/1.jpg", "cat/2.jpg"], ["train/dog/1.jpg", "val/dog/2.jpg", "train/cat/2.jpg"]]
+)
+def test_a_folder_of_labels_is_no_class_where_folders_tell_them(
+    tmp_path: Path, cli: Cli, images: list[str]
+) -> None:
+    write(tmp_path / "raw", images, {"annotations/1.xml": "<a/>", "annotations/2.xml": "<a/>"})
+    words = ["folder", "--raw", tmp_path / "raw", "--out", tmp_path / "out", "--workers", 1]
+    assert "found annotations/ (2 .xml)" in cli(*words).err
+    assert cli(*words, "--listing", "none").code == 0
+    assert {(key, label) for _, key, label in labels(tmp_path / "out")} == {
+        (image.removeprefix("train/").removeprefix("val/"), int("dog" in image)) for image in images
+    }
+
+
+def test_what_is_said_of_a_wrapper_in_a_split_works(tmp_path: Path, cli: Cli) -> None:
+    write(tmp_path / "raw", ["train/w/a/1.jpg", "val/w/a/2.jpg", "val/w/b/3.jpg"])
+    words = ["folder", "--raw", tmp_path / "raw", "--out", tmp_path / "out", "--workers", 1]
+    (advice,) = re.findall("give (--inside .*?) if", cli(*words, "--splits", "validation").err)
+    assert advice == "--inside val/w --split_name validation"
+    assert cli(*words, *advice.split()).code == 0
+    assert sorted(labels(tmp_path / "out")) == [
+        ("validation", "a/2.jpg", 0),
+        ("validation", "b/3.jpg", 1),
+    ]
+
+
+def test_slashes_of_windows_in_a_listing(tmp_path: Path, cli: Cli) -> None:
+    rows = "path,label\n.\\a\\1.jpg,x\na\\b\\2.jpg,y\na/3.jpg,x\n"
+    write(tmp_path / "raw", ["a/1.jpg", "a/b/2.jpg", "a/3.jpg"], {"list.csv": rows})
+    words = ["--raw", tmp_path / "raw", "--out", tmp_path / "out", "--workers", 1]
+    assert cli("folder", "--listing", "list.csv", *words).code == 0
+    assert sorted(labels(tmp_path / "out")) == [
+        ("train", "a/1.jpg", 0),
+        ("train", "a/3.jpg", 0),
+        ("train", "a/b/2.jpg", 1),
+    ]
+
+
+def test_the_split_that_has_a_table_can_be_taken_alone(tmp_path: Path, cli: Cli) -> None:
+    table = {"train/metadata.csv": "file_name,label\n1.jpg,a\n"}
+    write(tmp_path / "raw", ["train/1.jpg", "test/2.jpg"], table)
+    words = ["folder", "--raw", tmp_path / "raw", "--out", tmp_path / "out", "--workers", 1]
+    said = cli(*words).err
+    assert "or take one split with --inside train --split_name train" in said
+    assert cli(*words, "--inside", "train", "--split_name", "train").code == 0
+    assert labels(tmp_path / "out") == [("train", "1.jpg", 0)]
+
+
+@pytest.mark.parametrize("option", [["--listing", "none"], ["--unlabelled"]])
+def test_no_image_in_a_folder_called_like_labels_is_lost(
+    tmp_path: Path, cli: Cli, option: list[str]
+) -> None:
+    raw = tmp_path / "raw"
+    write(raw, ["cat/1.jpg", "labels/z.jpg"], {f"labels/{n}.txt": "" for n in range(2100)})
+    words = ["folder", "--raw", raw, "--out", tmp_path / "out", "--workers", 1, *option]
+    assert cli(*words).code == 0
+    assert json.loads((tmp_path / "out/manifest.json").read_text())["totals"]["records"] == 2

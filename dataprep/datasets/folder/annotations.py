@@ -7,9 +7,8 @@ the files; ids, names and places are checked here.
 
 from __future__ import annotations
 
-import os
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -23,10 +22,9 @@ import pyarrow as pa
 
 from dataprep.archives.listing import clean_path, folder_of, is_image_name
 from dataprep.datasets.base import Attribute
-from dataprep.datasets.lists import one_form
-from dataprep.datasets.splits import split_of_folder
+from dataprep.datasets.folder.lookup import files_in
 from dataprep.errors import SourceError
-from dataprep.system.messages import printable, some_of
+from dataprep.system.messages import printable
 from dataprep.tables import Box
 from dataprep_schemas.tables import BOX_FLAGS, CAPTIONS, schema_of
 
@@ -39,8 +37,6 @@ OWN: Final = (CROWDS, *(Attribute(name, "text") for name in BOX_FLAGS))
 _EMPTY: Final = "boxes without an area, left out"
 _CUT_OFF: Final = "boxes cut off at the edge of their image"
 _ROTATED: Final = "boxes with a rotation, of which the upright box round each is kept"
-_WORD: Final = re.compile("[^A-Za-z]+")
-_FOLDER: Final = re.compile("([A-Za-z]+)[-_]?[0-9]*")  # train2017
 _SAID: Final = ("key", "split", "labels", "boxes", "box_labels", "drawn_on", "captions")
 _IMAGES: Final = ("images", "JPEGImages")
 _DATA: Final = (*_IMAGES, "Images", "Data", "")  # what is called so beside `Annotations`
@@ -196,8 +192,16 @@ class Annotations:
         image.boxes.append(((cut[0], cut[1], cut[2], cut[3]), id_))
         image.flags.append(flags)
 
-    def settle(self, raw: Path, top: str, paths: Sequence[str], *, packed: bool) -> None:
-        """Find where the images lie, and make sure that each is there once.
+    def settle(
+        self,
+        raw: Path,
+        top: str,
+        paths: Sequence[str],
+        *,
+        packed: bool,
+        seen: dict[str, tuple[str, str]],
+    ) -> None:
+        """Find where the images lie, and make sure that each is listed once.
 
         Of all places where any of them are, that in which there are most; of those the first. Names
         mean something else than paths only where no path is found.
@@ -206,6 +210,7 @@ class Annotations:
             top: where everything starts.
             paths: of the annotations.
             packed: whether the images are in archives, so that their paths alone are known.
+            seen: the files of other lists, with what these call them; gets those of this one.
 
         Raises:
             SourceError: two are one file, or a name leads out of the raw directory.
@@ -214,7 +219,7 @@ class Annotations:
         for image in self.images:
             names = (name.replace("\\", "/") for name in image.names)  # as Windows has them
             image.names = tuple(re.sub(f"^({tops})", "", name) for name in names)
-        listed = cache(partial(_files, raw))
+        listed = cache(partial(files_in, raw))
 
         def find(place: str, name: str) -> str | None:
             with suppress(ValueError):
@@ -233,7 +238,6 @@ class Annotations:
                 found = sum(find(way[1], image.names[way[0]]) is not None for image in some)
                 if found > most:
                     most, (form, self.top) = found, way
-        seen: dict[str, Annotated] = {}
         for image in self.images:
             try:
                 key = clean_path(image.names[form])
@@ -241,88 +245,18 @@ class Annotations:
                 raise SourceError(f"{self.place}: {image.said}: {error}") from error
             file = None if packed else find(self.top, key)
             image.key = key if file is None else f"{folder_of(key)}/{file}".lstrip("/")
-            if (other := seen.setdefault(image.key, image)) is not image:
+            path = image.key if packed else f"{self.top}/{image.key}".lstrip("/")
+            if (other := seen.setdefault(path, own := (self.place, image.said))) is not own:
                 raise SourceError(
-                    f"{self.place}: {other.said} and {image.said} are both "
-                    f"{printable(image.key)}; expected each image once; remove one"
+                    f"{printable(path)} is {other[1]} in {other[0]} and {image.said} in "
+                    f"{self.place}; expected each image once, in one split; remove one"
                 )
-
-
-def identify(found: Sequence[Annotations]) -> tuple[dict[Id, str], list[str]]:
-    """The identifiers of the classes of several lists, and what is to be said of them.
-
-    Ids decide what is one class: where several have one name, the id is added to each.
-
-    Raises:
-        SourceError: an id has two names, or a name has one id in a file and another in another.
-    """
-    told = [told for each in found for told in each.classes]
-    forms = one_form(name for _, _, name in told)
-    known: dict[Id, tuple[str, str]] = {}
-    ids: defaultdict[str, defaultdict[str, set[Id]]] = defaultdict(lambda: defaultdict(set))
-    for place, id_, name in told:
-        before, there = known.setdefault(id_, (forms[name], place))
-        if before != forms[name]:
-            raise SourceError(
-                f"category {id_} is {printable(before)} in {there} and {printable(name)} in "
-                f"{place}; expected one name; correct the annotations"
-            )
-        ids[forms[name]][place].add(id_)
-    names = {id_: name for id_, (name, _) in known.items()}
-    while doubled := {name for name, number in Counter(names.values()).items() if number > 1}:
-        names |= {id_: f"{name} {id_}" for id_, name in names.items() if name in doubled}
-    lines = []
-    for name, by_place in ids.items():
-        most = max(by_place, key=lambda place: len(by_place[place]))
-        for place, some in by_place.items():
-            if not some <= by_place[most]:
-                numbers = (" and ".join(map(str, by_place[it])) for it in (most, place))
-                raise SourceError(
-                    f"{printable(name)} is category {next(numbers)} in {most} and {next(numbers)} "
-                    f"in {place}; expected one id; correct the annotations"
-                )
-        if len(by_place[most]) > 1:
-            lines.append(
-                f"{len(by_place[most])} categories are called {printable(name)}, and stay classes "
-                f"of their own: {some_of([names[id_] for id_ in known if id_ in by_place[most]])}"
-            )
-    twice = sorted({form for name, form in forms.items() if form != name})
-    lines += [f"{printable(name)}: in two forms of Unicode, taken for one name" for name in twice]
-    return names, lines
-
-
-def by_split(raw: Path, paths: Sequence[Path]) -> dict[str, list[Path]]:
-    """Files by the split that is a word of their names, ``instances_val2017.json``, or a folder.
-
-    Raises:
-        SourceError: a file's name says one split, and its folder or another word another one.
-    """
-    found: dict[str, list[Path]] = defaultdict(list)
-    for path in paths:
-        within = _within(raw, path)
-        folders = within.parts[-2::-1] if within else ()
-        if within is None and len({each.parent for each in paths}) > 1:
-            folders = (path.parent.name,)  # what is above tells them apart no more
-        matches = filter(None, map(_FOLDER.fullmatch, folders))
-        of_folders = list(filter(None, (split_of_folder(match[1]) for match in matches)))
-        words = filter(None, map(split_of_folder, _WORD.split(path.stem)))
-        splits = [*dict.fromkeys([*words, *of_folders[:1]])]
-        if len(splits) > 1:
-            raise SourceError(
-                f"{printable(str(path))}: its name and folder say {' and '.join(splits)}; "
-                "expected one split; rename one of them"
-            )
-        split = "".join(splits)
-        if path in found[split]:
-            raise SourceError(f"{printable(str(path))} is in --listing twice; leave one out")
-        found[split].append(path)
-    return found
 
 
 def name_of(raw: Path, path: Path) -> str:
     """What messages call annotations: their path below the raw directory, or their name."""
-    within = _within(raw, path)
-    return printable(str(within) if within and within.parts else path.name)
+    below = within(raw, path)
+    return printable(str(below) if below and below.parts else path.name)
 
 
 def _places(raw: Path, top: str, paths: Sequence[str]) -> list[str]:
@@ -338,10 +272,10 @@ def _places(raw: Path, top: str, paths: Sequence[str]) -> list[str]:
         # `instances_train2017` is of what is in `train2017`.
         *others, last = path.stem.partition(".")[0].split("_")
         places += usual(Path(top), last, *others)
-        within = _within(raw, path)
-        if within is None:
+        inner = within(raw, path)
+        if inner is None:
             continue  # the annotations are elsewhere
-        folder = within if (raw / within).is_dir() else within.parent
+        folder = inner if (raw / inner).is_dir() else inner.parent
         for base in (folder, *folder.parents)[:3]:
             places += usual(base, last, *others, folder.name)
         for at, part in enumerate(folder.parts):
@@ -352,17 +286,7 @@ def _places(raw: Path, top: str, paths: Sequence[str]) -> list[str]:
     return ["" if it == Path() else str(it) for it in below if (raw / it).is_dir()]
 
 
-def _files(raw: Path, folder: str) -> dict[str, str]:
-    """The files in a folder, by name; images also without suffix, where that is one alone."""
-    there: list[str] = []
-    with suppress(OSError):
-        there = os.listdir(raw / folder)  # noqa: PTH208 - of any text
-    stems = [(each.rpartition(".")[0], each) for each in there if is_image_name(each)]
-    numbers = Counter(stem for stem, _ in stems)
-    return {stem: each for stem, each in stems if numbers[stem] == 1} | {it: it for it in there}
-
-
-def _within(raw: Path, path: Path) -> Path | None:
+def within(raw: Path, path: Path) -> Path | None:
     """A path below the raw directory; None if it is elsewhere."""
     with suppress(ValueError):
         return (raw / path).resolve().relative_to(raw.resolve())

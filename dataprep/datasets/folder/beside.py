@@ -8,12 +8,15 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path, PurePosixPath
+from posixpath import commonpath
 from typing import Final
 
 from dataprep.archives.containers import container_kind, container_stem
-from dataprep.archives.listing import StoredImage, is_clutter_folder, is_image_name
+from dataprep.archives.listing import StoredImage, folder_of, is_clutter_folder, is_image_name
 from dataprep.datasets.folder.options import FolderOptions
 from dataprep.datasets.lists import FORMATS
 from dataprep.datasets.raw_directory import Level, open_level
@@ -34,6 +37,7 @@ _LABELS: Final = re.compile(
 )
 _MARKUP: Final = (".json", ".mat", ".xml")
 _LABEL_FILES: Final = (*_MARKUP, ".txt")
+_PROSE: Final = re.compile(r"(read[-_ ]?me|licen[cs]e|copying|notice|citation).*", re.IGNORECASE)
 _YAML: Final = re.compile(r"^(names|nc|train)\s*:", re.MULTILINE)
 _NAMES_IMAGE: Final = re.compile(r"\w\.(jpe?g|png|bmp|tiff?|webp|gif)\b", re.IGNORECASE)
 _HEAD: Final = 1 << 16
@@ -48,7 +52,7 @@ _READS: Final = (
 )
 _ONE_CLASS: Final = (
     "; --listing FILE if a table has the labels, --unlabelled if there are none, or --classes FILE "
-    "if it is the one class"
+    "with all that are classes"
 )
 
 
@@ -74,29 +78,34 @@ def refuse_listing(
 def refuse_labels(raw: Path, level: Level, options: FolderOptions) -> None:
     """Refuse files and folders of a directory that may have the labels of what is beside them.
 
-    Names are looked at, a few entries of each folder, and the heads of small texts.
+    Names are looked at, a few entries of each folder, and the heads of small texts. Where the user
+    said that he knows, such folders are put aside, as they are no classes.
 
     Raises:
-        SourceError: there are some, and the user did not say that he knows.
+        SourceError: there are some, and he did not.
     """
-    if options.listing_ruled_out or options.unlabelled:
-        return
+    known = options.listing_ruled_out or options.unlabelled
     stems = {PurePosixPath(name).stem for name in level.images}
     found = [
         level.at(entry.name)
         for entry in level.others
-        if entry.reason in _NOT_IMAGES and _has_labels(raw / level.at(entry.name), stems)
+        if not known
+        and entry.reason in _NOT_IMAGES
+        and _has_labels(raw / level.at(entry.name), stems)
     ]
     few = len(level.folders) <= _MOST_FOLDERS
     named = [name for name in level.folders if few or _LABELS.fullmatch(name)]
     for name in named if len(level.folders) + len(level.images) > 1 else ():
-        images, labels = _look_into(raw / level.at(name))
-        files = labels.total()
-        markup = files - labels[".txt"]
-        if files and (_LABELS.fullmatch(name) or (not images and (markup or files > 1))):
-            kinds = ", ".join(f"{number:,} {suffix}" for suffix, number in sorted(labels.items()))
-            found.append(f"{level.at(name)}/ ({kinds})")
-    if found:
+        labels = _label_files(raw / level.at(name), None if known else _MOST_ENTRIES)
+        images, called = labels.pop("", 0), _LABELS.fullmatch(name)
+        if not labels or not (called or (not images and labels != {".txt": 1})):
+            continue
+        kinds = ", ".join(f"{number:,} {suffix}" for suffix, number in sorted(labels.items()))
+        found.append(f"{level.at(name)}/ ({kinds})")
+        if known and not images:
+            level.folders.remove(name)
+            level.others.append(Ignored(level.path, name, f"folder of {kinds}, and no images"))
+    if found and not known:
         raise SourceError(f"found {some_of(found)}, which may have the labels; {_READS}")
 
 
@@ -104,38 +113,41 @@ def _has_labels(path: Path, stems: Collection[str]) -> bool:
     suffix = path.suffix.lower()
     if suffix == ".mat" or (suffix in _LABEL_FILES and path.stem in stems):
         return True
-    if suffix not in (*_LABEL_FILES, ".yaml", ".yml"):
+    if suffix not in (*_LABEL_FILES, ".yaml", ".yml") or _PROSE.fullmatch(path.name):
         return False
     try:
         with path.open("rb") as file:
             head = file.read(_HEAD).decode("utf-8", "replace")
     except OSError:
         return False  # nobody asked for it
-    return bool((_YAML if suffix in (".yaml", ".yml") else _NAMES_IMAGE).search(head))
+    if suffix in (".yaml", ".yml"):
+        return bool(_YAML.search(head))
+    lines = head.split() and head.strip().split("\n")
+    named = sum(bool(_NAMES_IMAGE.search(line)) for line in lines)
+    return named > 0 and (suffix != ".txt" or 2 * named >= len(lines))  # else it is about some
 
 
-def _look_into(folder: Path) -> tuple[bool, Counter[str]]:
-    """Whether there are images or archives in a folder, and how many files that may be labels."""
-    labels: Counter[str] = Counter()
-    images, seen, waiting = False, 0, [folder]
-    while waiting and seen < _MOST_ENTRIES:
-        try:
-            with os.scandir(waiting.pop()) as entries:
-                for entry in entries:
-                    seen += 1
-                    if is_clutter_folder(entry.name):
-                        continue
-                    if entry.is_dir():
-                        waiting.append(Path(entry.path))
-                    elif is_image_name(entry.name) or container_kind(entry.name):
-                        images = True
-                    elif (suffix := Path(entry.name).suffix.lower()) in _LABEL_FILES:
-                        labels[suffix] += 1
-                    if seen >= _MOST_ENTRIES or (images and not _LABELS.fullmatch(folder.name)):
-                        return images, labels
-        except OSError:
-            continue  # the scan says so
-    return images, labels
+def _label_files(folder: Path, most: int | None) -> Counter[str]:
+    """How many files that may be labels are in a folder, by suffix; and as "" whether images are.
+
+    Where these are, the rest is looked at in a folder that is called like labels alone.
+    """
+    found: Counter[str] = Counter()
+    for name in islice(_names_below(folder), most):
+        suffix = PurePosixPath(name).suffix.lower()
+        found[suffix] += suffix in _LABEL_FILES
+        found[""] += bool(is_image_name(name) or container_kind(name))
+        if found[""] and (most is None or not _LABELS.fullmatch(folder.name)):
+            break
+    return +found
+
+
+def _names_below(folder: Path) -> Iterator[str]:
+    with suppress(OSError), os.scandir(folder) as entries:  # the scan says so
+        for entry in entries:
+            yield entry.name
+            if entry.is_dir() and not is_clutter_folder(entry.name):
+                yield from _names_below(Path(entry.path))
 
 
 def refuse_twins(
@@ -163,9 +175,7 @@ def refuse_twins(
 
 
 def refuse_no_classes(raw: Path, top: Level, options: FolderOptions) -> None:
-    """Refuse folders that are called like no classes: pictures, masks, splits with more words.
-
-    And one folder round everything, which would be the only class.
+    """Refuse masks beside pictures; and one folder round everything, which would be the only class.
 
     Raises:
         SourceError: there are some, and no list of classes has them.
@@ -181,85 +191,67 @@ def refuse_no_classes(raw: Path, top: Level, options: FolderOptions) -> None:
     if options.unlabelled or options.classes or options.class_from == "path":
         return
     names = [*top.folders, *map(container_stem, top.archives)]
-    alike = {name: split for name in names if (split := split_in_name(name))}
-    if options.split_folders and len({*alike.values()}) > 1 and len(alike) * 2 > len(names):
-        usual = [name for name in alike if not split_of_folder(name)]
-        if usual:
-            split = alike[usual[0]]
-            place = _innermost(raw, top, usual[0]).path or usual[0]
-            raise SourceError(
-                f"found {some_of(usual)}, which look like splits and not like classes; expected "
-                f"{SPLIT_FOLDERS}; rename them, or take one with --inside "
-                f"{printable(place)} --split_name {split}; or give "
-                "--split_folders never if they are classes"
-            )
     if len(names) == len(top.folders) == 1 and not (
         options.split_folders and split_of_folder(names[0])
     ):
-        level = _innermost(raw, top, names[0])
+        level = open_level(raw, top.at(names[0]))
+        while len(level.folders) == 1 and not (level.archives or level.images):
+            level = open_level(raw, level.at(level.folders[0]))
         stems = [container_stem(name) for name in (*level.folders, *level.archives)]
-        if options.split_folders:
-            refuse_wrapped_splits(level.path, level.path, stems)
-        if len(stems) > 1 and not (top.images or level.images):
-            raise SourceError(
-                f"{printable(level.path)} holds {some_of(stems)}, and would be the only class; "
-                f"give --inside {printable(level.path)} if these are the classes{_ONE_CLASS}"
-            )
-    pieces = [name for name in top.folders if _PIECES.fullmatch(name)]
-    if not pictures and len(pieces) == len(names):
-        pictures = pieces
-    if pictures:
-        raise SourceError(
-            f"found {some_of(pictures)}, which look like folders of all images and not "
-            f"like classes; give --inside {printable(top.at(pictures[0]))} if its folders are the "
-            "classes, --listing FILE if a table has the labels, --unlabelled if there are none, or "
-            "--classes FILE if they are classes"
+        splits = options.split_folders and any(map(split_of_folder, stems))
+        if (splits or len(stems) > 1) and not (top.images or level.images):
+            raise _wrapper(level.path, stems, f"--inside {printable(level.path)}", options)
+
+
+def _wrapper(place: str, names: Collection[str], start: str, options: FolderOptions) -> SourceError:
+    if options.split_folders and all(map(split_of_folder, names)):
+        return SourceError(
+            f"{printable(place)} holds {some_of(names)}, which are splits and no classes; did you "
+            f"mean {start} ?"
         )
-
-
-def _innermost(raw: Path, top: Level, name: str) -> Level:
-    """The first directory, from a folder on, that has more in it than one folder."""
-    if name not in top.folders:
-        return top  # an archive, which may be unpacked or is looked into with --inside
-    level = open_level(raw, top.at(name))
-    while len(level.folders) == 1 and not (level.archives or level.images):
-        level = open_level(raw, level.at(level.folders[0]))
-    return level
-
-
-def refuse_wrapped_splits(place: str, inside: str, names: Collection[str]) -> None:
-    """Refuse one folder round the split folders, which would be taken for the only class.
-
-    Raises:
-        SourceError: all are names of splits.
-    """
-    if names and all(map(split_of_folder, names)):
-        raise SourceError(
-            f"{printable(place)} holds {some_of(names)} in {printable(inside)}/, which are splits "
-            f"and no classes; did you mean --inside {printable(inside)} ?"
-        )
+    return SourceError(
+        f"{printable(place)} holds {some_of(names)}, and would be the only class; give {start} if "
+        f"these are the classes{_ONE_CLASS}"
+    )
 
 
 def only_class(name: str) -> str:
     """What to say of a folder that is the only class."""
-    shown = printable(name)
-    return (
-        f"{shown} is the only class; give --inside {shown} if it is a folder round class folders"
-        f"{_ONE_CLASS}"
-    )
+    return f"{printable(name)} is the only class{_ONE_CLASS}"
 
 
 def refuse_classes(
-    classes: Sequence[str], by_split: Mapping[str, Collection[str]], *, split_folders: bool
+    classes: Sequence[str],
+    by_split: Mapping[str, Collection[str]],
+    folders: Collection[str],
+    above: Mapping[str, Collection[str]],
+    options: FolderOptions,
 ) -> None:
     """Refuse folders that can be no classes, by what all folders and archives together say.
 
+    Args:
+        folders: of the keys of images.
+        above: the directories that each class folder is in; none of those in archives.
+
     Raises:
-        SourceError: the only one is called like none, or a split has no class
-            of the split that has most.
+        SourceError: one is a folder round others, or is called like a split or like a folder of all
+            images; or a split has no class of the split that has most.
     """
-    if len(classes) == 1 and _like_no_class(classes[0]):
-        raise SourceError(only_class(classes[0]))
+
+    def start(name: str) -> str:
+        inner = commonpath([it for it in folders if it.partition("/")[0] == name] or [name])
+        if inner in folders and inner != name:
+            inner = folder_of(inner)
+        base, *others = above.get(name, (options.inside,))
+        if others:
+            return "--class_from path"
+        of_split = f" --split_name {next(iter(by_split), 'train')}" * (base != options.inside)
+        return f"--inside {printable('/'.join(filter(None, (base, inner))))}{of_split}"
+
+    inner = commonpath(folders) if len(classes) == 1 and folders else ""
+    if inner and inner not in folders:
+        below = {folder[len(inner) + 1 :].partition("/")[0] for folder in folders}
+        raise _wrapper(inner, below, start(classes[0]), options)
     largest = max(by_split, key=lambda split: (len(by_split[split]), split), default="")
     for split, some in by_split.items():
         if some and {*by_split[largest]}.isdisjoint(some):
@@ -270,17 +262,20 @@ def refuse_classes(
                 f"labels as --listing, --splits without {split}, --split_folders never, or "
                 "--classes FILE that has all of them"
             )
-    splits = [name for name in classes if split_in_name(name)] if split_folders else []
-    alike = [name for name in classes if _PICTURES.fullmatch(name)]
-    if len({*map(split_in_name, splits)}) > 1 and len(splits) * 2 > len(classes):
-        alike += splits
-    if alike:
+    alike = {name: split_in_name(name) for name in classes if options.split_folders}
+    alike = {name: split for name, split in alike.items() if split}
+    if len({*alike.values()}) > 1 and len(alike) * 2 > len(classes):
+        first = next(iter(alike))
         raise SourceError(
-            f"{some_of(alike)} would be classes, and {'are' if alike[1:] else 'is'} called like "
-            f"folders of all images or of a split; give --inside {printable(alike[0])} if class "
-            "folders are in it, or --classes FILE if they are classes"
+            f"found {some_of(alike)}, which look like splits and not like classes; expected "
+            f"{SPLIT_FOLDERS}; rename them, or take one with {start(first)} --split_name "
+            f"{alike[first]}; or give --split_folders never if they are classes"
         )
-
-
-def _like_no_class(name: str) -> bool:
-    return bool(_PICTURES.fullmatch(name) or _PIECES.fullmatch(name) or split_in_name(name))
+    pictures = [name for name in classes if _PICTURES.fullmatch(name)]
+    pieces = [*alike] if len(classes) == 1 else []
+    pieces = pieces or [name for name in classes if _PIECES.fullmatch(name)]
+    if found := pictures or pieces * (len(pieces) == len(classes)):
+        raise SourceError(
+            f"found {some_of(found)}, which look like folders of all images and not like classes; "
+            f"give {start(found[0])} if class folders are in it{_ONE_CLASS}"
+        )

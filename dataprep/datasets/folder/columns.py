@@ -1,4 +1,4 @@
-"""What the columns of a list say, and the cells of its column of labels."""
+"""What the columns of a list say, and the cells of those of labels."""
 
 from __future__ import annotations
 
@@ -11,15 +11,33 @@ from functools import lru_cache
 from typing import Final
 from unicodedata import normalize
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from dataprep.datasets.folder.lookup import with_columns
 from dataprep.datasets.folder.options import FolderOptions
 from dataprep.datasets.lists import ClassList, ListFile
 from dataprep.errors import SourceError, UsageError
 from dataprep.system.messages import printable, some_of
 from dataprep.tables.arrow import ATTRIBUTE, MOST_ATTRIBUTES
+from dataprep_schemas.tables import UNCERTAIN
 
 CLASS: Final = "class "
 """Before the name of a class that is a column, where columns have their meanings."""
 
+KEPT: Final = "attribute "
+"""Before the name of an attribute, there too."""
+
+MARKS: Final = {
+    0: ("", "0", "0.0", "false"),
+    1: ("1", "1.0", "true"),
+    -1: ("-1", "-1.0"),
+}
+"""What cells of a column that is a class mean, as text."""
+
+_SAID: Final = {text: mark for mark, texts in MARKS.items() for text in texts}
 _BOXES: Final = re.compile(
     "(.*(x_?min|x1)|b?box(es)?|objects?|annotations?|segmentations?|encoded_?pixels|rle)", re.I
 )
@@ -115,6 +133,40 @@ def unread_columns(file: ListFile, used: Collection[str]) -> list[str]:
     return [f"{file.name}: {names} {why}" for names, why in said.items() if names]
 
 
+def labelled(file: ListFile, cells: pa.Table, options: FolderOptions) -> pa.Table:
+    """With the labels that the columns of classes say, and those that are uncertain.
+
+    Raises:
+        SourceError: a cell says neither.
+    """
+    classes, said = options.label_columns, pa.array([*_SAID])
+    marks = np.empty((len(cells), len(classes)), np.int8)
+    for place, name in enumerate(classes):
+        column = pc.utf8_trim_whitespace(pc.fill_null(cells[f"{CLASS}{name}"], ""))
+        column = pc.utf8_lower(column)
+        found = pc.index_in(column, said)
+        if found.null_count:
+            at = pc.index(found.is_null(), True).as_py()
+            raise file.wrong(
+                cells["row"][at].as_py(),
+                f"{name} {column[at].as_py()}: expected 1, 0, -1 or nothing",
+            )
+        marks[:, place] = np.array([*_SAID.values()])[found.to_numpy()]
+    uncertain = marks == -1
+    positive = (marks == 1) | (uncertain & (options.uncertain == "positive"))
+    joined = pc.binary_join(_named(uncertain, classes), "|")
+    joined = pc.if_else(pc.equal(joined, ""), None, joined)
+    columns = {"labels": _named(positive, classes), f"{KEPT}{UNCERTAIN[0]}": joined}
+    return with_columns(cells, uncertain=pa.array(uncertain.any(axis=1)), **columns)
+
+
+def _named(chosen: NDArray[np.bool_], classes: Sequence[str]) -> pa.ListArray:
+    """The names of the classes that each row has, as lists."""
+    ends = np.concatenate([[0], chosen.sum(axis=1).cumsum()]).astype(np.int32)
+    names = pa.array(classes, pa.string()).take(pa.array(chosen.nonzero()[1]))
+    return pa.ListArray.from_arrays(pa.array(ends), names)
+
+
 class Labels:
     """Reads cells.
 
@@ -131,9 +183,8 @@ class Labels:
     def __init__(
         self, options: FolderOptions, known: ClassList | None, *, typed: bool, optional: bool
     ) -> None:
-        self._separator, self._none = options.label_separator, options.no_label
+        self._separator, self._none = options.label_separator, normalize("NFC", options.no_label)
         self._known, self._typed, self._optional = known, typed, optional
-        self._forms = {normalize("NFC", name): name for name in (known.indices if known else ())}
         self.spelled: dict[str, set[str]] = {}
         self.of = lru_cache(_CELLS)(self._of)
 
@@ -172,7 +223,7 @@ class Labels:
         if none in labels:
             raise ValueError(f"{none}, which means none, beside others")
         known = self._known
-        if known and (unknown := [label for label in labels if label not in known.indices]):
+        if known and (unknown := [label for label in labels if not known.named(label)]):
             raise ValueError(
                 f"unknown label {some_of(unknown)}, expected the classes of {known.place}"
             )
@@ -191,19 +242,17 @@ class Labels:
 
     def _names(self, text: str) -> bool:
         """Whether an option names a label, spelled so."""
-        known = self._known is not None and text in self._known.indices
-        return known or text == self._none
+        known = self._known is not None and self._known.named(text)
+        return bool(known or text == self._none)
 
     def _class_of(self, label: object) -> str:
         """A whole number without a point, as Parquet has it, if no option names it with one."""
         text = _text(label)
-        name = text if self._names(text) else re.sub(POINT, r"\1", text)
+        name = normalize("NFC", text)  # é is one character, or two
+        name = name if self._names(name) else re.sub(POINT, r"\1", name)
         if self._known is not None:
             name = name.strip("/")  # as the list of classes has them
-            named = name in self._known.indices
-            name = name if named else self._forms.get(normalize("NFC", name), name)
-        else:
-            name = normalize("NFC", name)  # é is one character, or two
+            name = self._known.named(name) or name
         if name and name != self._none:
             self.spelled.setdefault(name, set()).add(text if self._separator else str(label))
         return name

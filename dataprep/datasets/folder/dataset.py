@@ -8,13 +8,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
-from msgspec.structs import replace as replace_fields
-
 from dataprep.archives.containers import folder_fingerprint, list_container, stat_fingerprint
-from dataprep.archives.listing import below
+from dataprep.archives.listing import below, folder_of
 from dataprep.datasets.base import (
     Attribute,
     Classes,
@@ -25,7 +22,7 @@ from dataprep.datasets.base import (
     wanted_splits,
 )
 from dataprep.datasets.folder.beside import only_class, refuse_classes, refuse_listing, refuse_twins
-from dataprep.datasets.folder.headers import Headers, KeyedHash, header_attributes
+from dataprep.datasets.folder.headers import Headers, KeyedHash, completed, header_attributes
 from dataprep.datasets.folder.layout import (
     ContainerUnit,
     ListingUnit,
@@ -39,27 +36,23 @@ from dataprep.datasets.folder.layout import (
 from dataprep.datasets.folder.options import OPTIONS, parse_options, refuse_options_of_listings
 from dataprep.datasets.lists import (
     ClassList,
-    about_forms,
+    classes_by_name,
     in_order,
     load_class_list,
-    one_form,
     refuse_unknown,
 )
 from dataprep.datasets.raw_directory import open_level
 from dataprep.datasets.splits import in_usual_order
 from dataprep.errors import SourceError, UsageError
-from dataprep.rows import Value
 from dataprep.system.messages import counted, printable, sized, some_of, unreadable
 from dataprep.system.state_files import file_sha256
 from dataprep.tables import Ignored, Member, Row, Scanned, Unmatched
 
 if TYPE_CHECKING:  # they load DuckDB and Arrow, which --help does not need
-    from dataprep.datasets.folder.annotations import Annotations
     from dataprep.datasets.folder.listing import Listing
 
 # Part of every fingerprint: raise it whenever the same raw data would scan differently.
 _SCAN_RULES: Final = 9
-_MIDDLE: Final = 1 << 63  # so that ids below 0 come first in the order of texts, too
 
 
 class Folder(Dataset):
@@ -86,7 +79,8 @@ class Folder(Dataset):
         if self._wanted.cut is not None and self._wanted.stratify:
             self.cut = replace(self._wanted.cut.stratified, kept=self._wanted.splits_from)
         self.names_files = not self._wanted.hash_keys
-        self.attributes: tuple[Attribute, ...] = ()  # `find` knows; so these
+        self._above: dict[str, set[str]] = {}  # `find` knows; so these
+        self.attributes: tuple[Attribute, ...] = ()
         self._boxes = self._captions = self._several = self._listed = self._by_folders = False
 
     def config(self) -> Mapping[str, str]:
@@ -129,11 +123,10 @@ class Folder(Dataset):
     def name_classes(self, found: Collection[str]) -> Classes | None:
         """Those of annotations, in the order of their numbers; one of two that look the same."""
         if not self._wanted.annotations:
-            forms = one_form(found)
-            said = about_forms(forms)
-            if self._by_folders and len({*forms.values()}) == 1:
-                said = only_class(next(iter(forms.values())))
-            return Classes(self.order_classes({*forms.values()}), forms, said) if said else None
+            named = classes_by_name(found, of_folders=True)
+            if named and len(named.classes) == 1 and self._by_folders:
+                return replace(named, reason=only_class(named.classes[0][0]))
+            return named
         names = dict.fromkeys(text.partition("\t")[2] for text in sorted(found))
         return Classes([(name, name) for name in names], {})
 
@@ -148,12 +141,17 @@ class Folder(Dataset):
             refuse_unknown(names)
         return [(name, name) for name in names]
 
-    def check_classes(self, found: Sequence[str], by_split: Mapping[str, Collection[str]]) -> None:
+    def check_classes(
+        self,
+        found: Sequence[str],
+        by_split: Mapping[str, Collection[str]],
+        folders: Collection[str],
+    ) -> None:
         """Refuse folders that can be no classes; what a file says is believed."""
         if self._by_folders:
             wanted = self._wanted
             there = {} if wanted.cut else by_split
-            refuse_classes(found, there, split_folders=wanted.split_folders)
+            refuse_classes(found, there, folders, self._above, wanted)
 
     def find(self, raw: Path, splits: Sequence[str] | None) -> Found:
         """Detect what there is from the listings of the top two levels; no archive is opened.
@@ -171,12 +169,20 @@ class Folder(Dataset):
         else:
             found = find_folders(raw, self._wanted)
             self._by_folders = not self._wanted.unlabelled
-        return found if splits is None or found.splits is None else _only(found, splits)
+        if splits is not None and found.splits is not None:
+            found = _only(found, splits)
+        for unit in found.units:
+            for each in unit.containers if isinstance(unit, ContainerUnit) else ():
+                self._above.setdefault(each.prefix, set()).add(folder_of(each.path))
+        return found
 
     def scan(self, raw: Path, unit: ScanUnit) -> Scanned:
         """List one unit: some folders and archives, or the listing."""
         if isinstance(unit, ListingUnit) and self._wanted.annotations:
-            return self._scan_annotations(raw, unit)
+            from dataprep.datasets.folder.annotated import scan_annotated
+
+            self._see_annotated([unit])
+            return scan_annotated(raw, unit, self._wanted)
         if isinstance(unit, ListingUnit):
             self.attributes = (*unit.attributes, *header_attributes(self._wanted))
             listing = self._listing(raw, unit)
@@ -320,98 +326,29 @@ class Folder(Dataset):
         reason = "image beside the archives; only those in archives and folders are looked for"
         stray = [*top.others, *(Ignored(top.path, name, reason) for name in top.images)]
         units = make_units("images", "", containers, inside, stray)
-        place = f"images in {counted(len(containers), 'archive or folder')}"
+        place = f"images in {counted(len(containers), 'archive or folder', 'archives or folders')}"
         return top.path, True, place, [replace(unit, listed=True) for unit in units]
 
     def _find_annotated(self, raw: Path) -> Found:
         """Annotations, a unit for each split that their names tell; and archives, if there are."""
-        from dataprep.datasets.folder.annotations import OWN, by_split, identify
+        from dataprep.datasets.folder.annotated import find_annotated
 
-        paths = self._wanted.annotations
-        for path in paths:
+        for path in self._wanted.annotations:
             self._require(raw, path)
-        top, packed, place, images = self._images_of(raw, "")
-        units: list[ListingUnit] = []
-        described = []
-        lists: list[Annotations] = []
-        seen: dict[str, Annotations] = {}
-        for split, some in by_split(raw, paths).items():
-            # A folder of VOC's has images of its own beside it.
-            folders = [[path] for path in some if (raw / path).is_dir()]
-            for each in folders or [some]:
-                texts = tuple(map(str, each))
-                name = f"listing-{len(units)}"
-                unit = ListingUnit(name, each[0].name, top, packed, paths=texts, split=split)
-                found = self._annotations(raw, unit)
-                for image in found.images:
-                    file = image.key if packed else str(Path(found.top, image.key))
-                    if (other := seen.setdefault(file, found)) is not found:
-                        raise SourceError(
-                            f"{printable(file)} is in {other.place} and in {found.place}; expected "
-                            "each image in one list, as one split has it; remove one"
-                        )
-                lists.append(found)
-                units.append(replace(unit, top=found.top))
-                classes = counted(len(found.ids), "class", "classes")
-                listed = f"{counted(len(found.images), 'image')}, {classes}"
-                at = place if packed else f"files in {printable(str(raw / found.top))}"
-                described.append(f"annotated in {found.place}: {listed}; {at}")
-        self._boxes = any(found.has_boxes for found in lists)
-        self._captions = any(found.has_captions for found in lists)
-        has = {attribute for found in lists for attribute in found.attributes}
-        attributes = self.attributes = tuple(each for each in OWN if each in has)
-        named, said = identify(lists)
-        described += said
-        has_captions, names = self._captions, (*named.items(),)
-        units = [
-            replace(it, captions=has_captions, attributes=attributes, names=names) for it in units
-        ]
-        cut = self._wanted.cut
-        images_in = {image.split for found in lists for image in found.images}
-        splits = cut.splits if cut else in_usual_order(images_in or {self._wanted.split_name})
-        hint = () if len(splits) > 1 or any(unit.split for unit in units) else self._wanted.hint
-        return Found((*described, *hint), (*units, *images), splits, whole=True)
-
-    def _split_of(self, unit: ScanUnit) -> str:
-        return (unit.split if isinstance(unit, ListingUnit) else "") or self._wanted.split_name
-
-    def _annotations(self, raw: Path, unit: ListingUnit) -> Annotations:
-        from dataprep.datasets.folder.coco import read_coco
-        from dataprep.datasets.folder.voc import read_voc
-
-        paths = [*map(Path, unit.paths)]
-        cut = self._wanted.cut
-        if (raw / paths[0]).is_dir():
-            found = read_voc(raw, paths[0], splits=cut is None)
-        else:
-            found = read_coco(raw, paths)
-        found.settle(raw, unit.top, unit.paths, packed=unit.packed)
-        for image in found.images:
-            if cut is not None:
-                image.split = "" if self._wanted.stratify else cut.split_of(image.key)
-            else:
-                image.split = image.split or self._split_of(unit)
+        found, lists = find_annotated(raw, self._wanted, *self._images_of(raw, ""))
+        self._boxes = any(each.has_boxes for each in lists)
+        self._see_annotated(found.units)
         return found
 
-    def _scan_annotations(self, raw: Path, unit: ListingUnit) -> Scanned:
-        from dataprep.datasets.folder.lookup import tables_of
-
-        self._captions, self.attributes = unit.captions, unit.attributes
-        found = self._annotations(raw, unit)
-        here = found.ids
-        names = {id_: name for id_, name in unit.names if id_ in here}
-        # No path of this machine gets into the data set.
-        place = " and ".join(printable(Path(path).name) for path in unit.paths)
-        place += "/*.xml" * found.place.endswith("/*.xml")
-        tables = tables_of(raw, found.table(names), place, found.top, packed=unit.packed)
-        # In the order of their ids, with those that no image shows; VOC's by their names.
-        order = {id_: f"{id_ + _MIDDLE:020d}" if isinstance(id_, int) else "" for id_ in names}
-        classes = [f"{order[id_]}\t{name}" for id_, name in names.items()]
-        return Scanned(tables=tables, classes=classes, counts=+found.counts)
+    def _see_annotated(self, units: Iterable[ScanUnit]) -> None:
+        for unit in units:
+            if isinstance(unit, ListingUnit):  # all say the same
+                self._captions, self.attributes = unit.captions, unit.attributes
 
     def _scan_containers(self, raw: Path, unit: ContainerUnit) -> Scanned:
         known = self._known
-        numbers: dict[str, int] = {} if known is None else dict(known.indices)
+        names = [] if known is None else [name for name, _ in known.classes]
+        numbers = {name: number for number, name in enumerate(names)}
         rows: dict[str, list[Row]] = {}
         members: list[Member] = []
         ignored = [entry for entry in unit.stray if isinstance(entry, Ignored)]
@@ -451,11 +388,12 @@ class Folder(Dataset):
             refuse_twins(container.path, found.images, found.ignored, self._wanted)
             labelled = label_images(container, unit.split, placed, self._wanted, numbers, known)
             headers = self._headers(raw, counts)
-            for split, row in self._completed(headers, labelled, unit.restarts_name, restarts):
+            wanted, hashes, there = self._wanted, self._hashes, (unit.restarts_name, restarts)
+            for split, row in completed(labelled, wanted, headers, hashes, there):
                 rows.setdefault(split, []).append(row)
             # A class without images keeps its number.
             empty = "" if found.images or unit.inside else container.prefix or container.stem
-            by_top = self._wanted.class_from == "top" and (known is None or empty in numbers)
+            by_top = self._wanted.class_from == "top" and (known is None or known.named(empty))
             if empty and by_top:
                 numbers.setdefault(empty, len(numbers))
                 counts["class folders or archives without images"] += 1
@@ -469,30 +407,6 @@ class Folder(Dataset):
                 Unmatched(it.kind, hashes.of("file", it.name), "", it.split) for it in unmatched
             ]
         return Scanned(rows, ignored, unmatched, classes, dict(counts), restarts, members)
-
-    def _completed(
-        self, headers: Headers | None, found: Iterable[tuple[str, Row]], name: str, restarts: bytes
-    ) -> Iterable[tuple[str, Row]]:
-        """With what headers tell of the images, and with keys as they are wanted."""
-        options, hashes = self._wanted, self._hashes
-        if headers is None and not options.hash_keys:
-            yield from found
-            return
-        images = list(found)
-        known: Sequence[Mapping[str, Value]] = [{}] * len(images)
-        if headers is not None:
-            with TemporaryDirectory() as index:
-                (Path(index) / name).write_bytes(restarts)
-                known = headers.of([row for _, row in images], Path(index))
-        for (split, row), attributes in zip(images, known, strict=True):
-            key, group = row.key, row.group
-            if options.groups_by_header:
-                group = str(attributes[options.group_by])
-                if options.cut and not options.stratify:
-                    split = options.cut.split_of(group)
-            if options.hash_keys and hashes is not None:
-                key = hashes.of("key", key)
-            yield split, replace_fields(row, key=key, group=group, attributes=attributes)
 
 
 def _agreeing(found: Sequence[tuple[str, tuple[Attribute, ...]]]) -> tuple[Attribute, ...]:

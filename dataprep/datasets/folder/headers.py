@@ -5,12 +5,15 @@ from __future__ import annotations
 import hmac
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
+
+from msgspec.structs import replace
 
 from dataprep.archives.open_files import open_container
 from dataprep.archives.reading import read_image
@@ -192,3 +195,35 @@ class Headers:
             data = read_image(self._raw, row, index, most=MAX_IMAGE_BYTES)
             return (is_dicom(data) and header_of(data, self._tags)) or {}
         return {}
+
+
+def completed(
+    found: Iterable[tuple[str, Row]],
+    options: FolderOptions,
+    headers: Headers | None,
+    hashes: KeyedHash | None,
+    restarts: tuple[str, bytes],
+) -> Iterable[tuple[str, Row]]:
+    """Splits and rows with what headers tell of the images, and with keys as they are wanted.
+
+    Args:
+        restarts: the file of restart points, its name and what is in it.
+    """
+    if headers is None and not options.hash_keys:
+        yield from found
+        return
+    images = list(found)
+    known: Sequence[Mapping[str, Value]] = [{}] * len(images)
+    if headers is not None:
+        with TemporaryDirectory() as index:
+            (Path(index) / restarts[0]).write_bytes(restarts[1])
+            known = headers.of([row for _, row in images], Path(index))
+    for (split, row), attributes in zip(images, known, strict=True):
+        key, group = row.key, row.group
+        if options.groups_by_header:
+            group = str(attributes[options.group_by])
+            if options.cut and not options.stratify:
+                split = options.cut.split_of(group)
+        if options.hash_keys and hashes is not None:
+            key = hashes.of("key", key)
+        yield split, replace(row, key=key, group=group, attributes=attributes)

@@ -17,7 +17,6 @@ from dataprep.datasets.folder.beside import (
     refuse_labels,
     refuse_listing,
     refuse_no_classes,
-    refuse_wrapped_splits,
 )
 from dataprep.datasets.folder.options import FolderOptions
 from dataprep.datasets.lists import ClassList
@@ -171,7 +170,9 @@ def metadata_beside(raw: Path, top: str, *, splits: bool) -> list[ListingUnit]:
     if found and (bare := {*folders} - {"", *(unit.split for unit in found)}):
         raise SourceError(
             f"{some_of([folders[split].path for split in bare])}: no {METADATA[0]} or alike, as "
-            f"{found[0].container} has it; expected one in every split's folder, or --listing none"
+            f"{found[0].container} has it; expected one in every split's folder; or take one split "
+            f"with --inside {printable(found[0].top)} --split_name {found[0].split}, or give "
+            "--listing none"
         )
     return found
 
@@ -201,7 +202,7 @@ def find_folders(raw: Path, options: FolderOptions) -> Found:
         splits = {name: split_of_folder(container_stem(name)) for name in names}
         if any(splits.values()):
             _refuse_mixture(splits, options)
-            return _find_splits(raw, top, inside, options, splits)
+            return _find_splits(raw, top, inside, options, splits, (stray, loose))
     # Archives alone may have split folders in them. Beside class folders they have classes.
     there = top.folders or not top.archives
     split = options.split_name if there and not options.cut else ""
@@ -214,11 +215,16 @@ def find_folders(raw: Path, options: FolderOptions) -> Found:
 
 
 def _find_splits(
-    raw: Path, top: Level, inside: str, options: FolderOptions, splits: Mapping[str, str]
+    raw: Path,
+    top: Level,
+    inside: str,
+    options: FolderOptions,
+    splits: Mapping[str, str],
+    aside: tuple[list[Stray], list[str]],
 ) -> Found:
     units: list[ContainerUnit] = []
     unlabelled: list[Stray] = []
-    stray, description = _set_aside(raw, top, options)
+    stray, description = aside
     for split in in_usual_order({*splits.values()}):
         containers: list[Container] = []
         names = [name for name in splits if splits[name] == split]
@@ -230,8 +236,8 @@ def _find_splits(
             if not (level.folders or level.archives or level.images):
                 raise _nothing(raw, level)
             advice = f"; if {printable(name)} is a class, give --split_folders never"
-            aside, loose = _set_aside(raw, level, options, advice, split)
-            stray += aside
+            more, loose = _set_aside(raw, level, options, advice, split)
+            stray += more
             description += loose
             containers += containers_of(level, loose=options.unlabelled)
         if containers:
@@ -376,11 +382,11 @@ def label_images(
         labels: tuple[int, ...] = ()
         if options.unlabelled:
             pass
-        elif known is not None and label not in known.indices:
+        elif (name := label if known is None else known.named(label)) is None:
             unknown.add(label)
             continue
         else:
-            labels = (numbers.setdefault(label, len(numbers)),)
+            labels = (numbers.setdefault(name, len(numbers)),)
         own = split_of_folder(top) if wrapped else split or options.split_name
         group = folder_of(key) if options.group_by == "folder" else ""
         if options.cut:
@@ -418,9 +424,6 @@ def _has_split_folders(
     splits = set(map(split_of_folder, tops))
     depth = min(path.count("/") for path in paths)
     if splits == {""}:
-        if not split and len(tops) == 1 and depth > 2:
-            folder = "/".join(filter(None, (options.inside, *tops)))
-            refuse_wrapped_splits(container.path, folder, {path.split("/")[1] for path in paths})
         return False
     mixed = "" in splits or depth < 2
     if split and mixed:

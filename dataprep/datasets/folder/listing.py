@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from itertools import compress
 from pathlib import Path
@@ -18,15 +18,17 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from dataprep.datasets.base import Attribute, refuse_reserved
 from dataprep.datasets.folder.columns import (
     CLASS,
+    KEPT,
+    MARKS,
     POINT,
     Labels,
     attribute_columns,
     find_columns,
+    labelled,
     unread_columns,
 )
 from dataprep.datasets.folder.headers import Headers, KeyedHash, header_attributes
@@ -41,7 +43,7 @@ from dataprep.datasets.folder.joining import (
     with_sizes,
 )
 from dataprep.datasets.folder.layout import BoxForm, ListingUnit
-from dataprep.datasets.folder.lookup import Stems, look_up, with_columns
+from dataprep.datasets.folder.lookup import Stems, look_up, placed, with_columns
 from dataprep.datasets.folder.options import FolderOptions
 from dataprep.datasets.lists import FORMATS, ClassList, ListFile
 from dataprep.datasets.splits import split_name
@@ -53,14 +55,6 @@ from dataprep_schemas.tables import CAPTIONS, UNCERTAIN
 
 _ROWS: Final = 1 << 17  # rows at once
 _MEANINGS: Final = ("path", "label", "split", "size", "group", "caption")  # of columns
-_MARK: Final = "attribute "  # before the name of an attribute, where columns have their meanings
-# What cells of a column that is a class mean, as text.
-_MARKS: Final = {
-    0: ("", "0", "0.0", "false"),
-    1: ("1", "1.0", "true"),
-    -1: ("-1", "-1.0"),
-}
-_SAID: Final = {text: mark for mark, texts in _MARKS.items() for text in texts}
 _FEW: Final = 10  # times as many -1 as 0 or nothing: then -1 may be what 0 is elsewhere
 _WHOLE: Final = "(0|-?[1-9][0-9]{0,17})?"  # or nothing; 007 is an ID, and not that of 7
 _STEMS: Final = "images listed without their suffix"
@@ -75,6 +69,8 @@ when regexp_matches(path, '(^|/)\.\.(/|$)|\x00') then null
 else nullif(array_to_string(
     list_filter(string_split(path, '/'), lambda part: part not in ('', '.')), '/'), '')
 end"""
+# As in an archive, those of Windows where there is no other.
+_SLASHES: Final = "case when contains(path, '/') then path else replace(path, chr(92), '/') end"
 _BELOW: Final = """case
 when starts_with(path, $top) then substr(path, length($top) + 1)
 when starts_with(path, $resolved) then substr(path, length($resolved) + 1)
@@ -95,7 +91,7 @@ with cells as not materialized ({cells}),
 keyed as not materialized (
     select *, {key} as key, {size} as bytes
     from (select * replace ({below} as path)
-    from (select * replace (trim(path, ' ' || chr(9)) as path) from cells))),
+    from (select * replace (trim({slashes}, ' ' || chr(9)) as path) from cells))),
 grouped as not materialized (select * replace ({group} as "group") from keyed)
 select blank, key, label, bytes as size, "group", {split} as split{more} from grouped
 """
@@ -160,10 +156,10 @@ class Listing:
             for cell in map(_marked, self._own)
         ]
         cells = [identifier(f"{CLASS}{name}") for name in self._options.label_columns if keeps]
-        unsure = [f"trim({cell}) in {_MARKS[-1]}" for cell in cells]
+        unsure = [f"trim({cell}) in {MARKS[-1]}" for cell in cells]
         whole += [f"coalesce(bool_or({' or '.join(unsure) or 'false'}), false)"]
         # Where -1 is no, as in CelebA, hardly a cell says no otherwise.
-        no = [f"lower(trim(coalesce({cell}, ''))) in {_MARKS[0]}" for cell in cells]
+        no = [f"lower(trim(coalesce({cell}, ''))) in {MARKS[0]}" for cell in cells]
         sides = zip(unsure, no, strict=True)
         whole += [f"[{', '.join(f'count_if({a}) > {_FEW} * count_if({b})' for a, b in sides)}]"]
         with self._reading() as database:
@@ -250,9 +246,7 @@ class Listing:
             if unit.packed:
                 yield with_columns(listed.drop("size"), status="listed", container=place)
                 continue
-            keys = listed["key"]
-            paths = pc.binary_join_element_wise(unit.top, keys, "/") if unit.top else keys
-            listed = with_columns(listed, container=paths, offset=0, reason=place)
+            listed = with_columns(placed(listed, unit.top), reason=place)
             if "size" in self.columns:
                 images = with_columns(listed, status="image", modified=0)
             else:
@@ -288,7 +282,7 @@ class Listing:
                 cells = cells.filter(pc.invert(cells["blank"]))
                 empty = empty and not len(cells)
                 if self._options.label_columns:
-                    cells = self._labelled(cells)
+                    cells = labelled(self.file, cells, self._options)
                 yield self._listed(cells, unit)
         if empty:
             raise SourceError(f"{self.file.name} lists no images; expected one image a line")
@@ -296,7 +290,7 @@ class Listing:
     def _cells(self) -> tuple[str, dict[str, object]]:
         """A query for the cells of its columns, and its parameters."""
         wanted = {meaning: self.columns.get(meaning, "") for meaning in _MEANINGS}
-        wanted |= {f"{_MARK}{attribute}": name for attribute, name in self._own.items()}
+        wanted |= {f"{KEPT}{attribute}": name for attribute, name in self._own.items()}
         wanted |= {f"{CLASS}{name}": name for name in self._options.label_columns}
         wanted |= {f"{BOX}{side}": name for side, name in self.boxes.items()}
         return self.file.cells(wanted, as_json=("label", "caption"))
@@ -326,7 +320,14 @@ class Listing:
         else:
             split, values["split"] = "$split", options.split_name
         query = _QUERY.format(
-            cells=cells, key=_KEY, below=_BELOW, group=group, size=_SIZE, split=split, more=more
+            cells=cells,
+            key=_KEY,
+            below=_BELOW,
+            slashes=_SLASHES,
+            group=group,
+            size=_SIZE,
+            split=split,
+            more=more,
         )
         query = _SORTED.format(query) if self._several else query
         return query, values
@@ -349,9 +350,7 @@ class Listing:
             labels = self._by_cell(cells, "label", self._labels.of, texts)
         found = {"key": cells["key"], "split": split, "labels": labels}
         found |= {name: cells[name] for name in ("group", "size")}
-        found |= {
-            attribute.name: cells[f"{_MARK}{attribute.name}"] for attribute in unit.attributes
-        }
+        found |= {attribute.name: cells[f"{KEPT}{attribute.name}"] for attribute in unit.attributes}
         if "caption" in self.columns:
             found[CAPTIONS[0]] = self._by_cell(cells, "caption", self._captions_of, texts)
         if self._options.label_columns:
@@ -370,28 +369,6 @@ class Listing:
             found["box_labels"] = pa.ListArray.from_arrays(ends, shown)
             found["drawn_on"] = cells["drawn_on"]
         return pa.table({**found, "row": cells["row"]})
-
-    def _labelled(self, cells: pa.Table) -> pa.Table:
-        """With the labels that the columns of classes say, and those that are uncertain."""
-        classes, said = self._options.label_columns, pa.array([*_SAID])
-        marks = np.empty((len(cells), len(classes)), np.int8)
-        for place, name in enumerate(classes):
-            column = pc.utf8_trim_whitespace(pc.fill_null(cells[f"{CLASS}{name}"], ""))
-            column = pc.utf8_lower(column)
-            found = pc.index_in(column, said)
-            if found.null_count:
-                at = pc.index(found.is_null(), True).as_py()
-                raise self.file.wrong(
-                    cells["row"][at].as_py(),
-                    f"{name} {column[at].as_py()}: expected 1, 0, -1 or nothing",
-                )
-            marks[:, place] = np.array([*_SAID.values()])[found.to_numpy()]
-        uncertain = marks == -1
-        positive = (marks == 1) | (uncertain & (self._options.uncertain == "positive"))
-        joined = pc.binary_join(_named(uncertain, classes), "|")
-        joined = pc.if_else(pc.equal(joined, ""), None, joined)
-        columns = {"labels": _named(positive, classes), f"{_MARK}{UNCERTAIN[0]}": joined}
-        return with_columns(cells, uncertain=pa.array(uncertain.any(axis=1)), **columns)
 
     def _by_cell(
         self, cells: pa.Table, name: str, rule: Callable[[str], Any], kind: pa.DataType
@@ -441,13 +418,6 @@ class Listing:
         return images
 
 
-def _named(chosen: NDArray[np.bool_], classes: Sequence[str]) -> pa.ListArray:
-    """The names of the classes that each row has, as lists."""
-    ends = np.concatenate([[0], chosen.sum(axis=1).cumsum()]).astype(np.int32)
-    names = pa.array(classes, pa.string()).take(pa.array(chosen.nonzero()[1]))
-    return pa.ListArray.from_arrays(pa.array(ends), names)
-
-
 def _marked(attribute: str) -> str:
     """An attribute's column in SQL, where columns are called by their meanings, too."""
-    return identifier(f"{_MARK}{attribute}")
+    return identifier(f"{KEPT}{attribute}")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import stat
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import cache, partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -20,13 +22,22 @@ from dataprep.system.messages import unreadable
 _LOOKS: Final = 16  # files looked up at once: on a network each takes a while
 
 
-def tables_of(raw: Path, listed: pa.Table, place: str, top: str, *, packed: bool) -> list[pa.Table]:
-    """Rows of the index, of rows that say everything but where the images are; see `Listing`."""
-    if packed:
-        return [with_columns(listed, status="listed", container=place)]
+def placed(listed: pa.Table, top: str) -> pa.Table:
+    """With where the files of keys are below a directory."""
     keys = listed["key"]
     paths = pc.binary_join_element_wise(top, keys, "/") if top else keys
-    return [*look_up(raw, with_columns(listed, container=paths, offset=0), place)]
+    return with_columns(listed, container=paths, offset=0)
+
+
+def files_in(raw: Path, folder: str) -> dict[str, str]:
+    """The files in a folder, by name; images also without suffix, where that is one alone."""
+    there: list[str] = []
+    with suppress(OSError):
+        there = os.listdir(raw / folder)  # noqa: PTH208 - of any text
+    images = [each for each in there if is_image_name(each)]
+    numbers = Counter(each.rpartition(".")[0] for each in images)
+    stems = {stem: each for each in images if numbers[stem := each.rpartition(".")[0]] == 1}
+    return {each: each for each in there} | stems | {each: each for each in images}
 
 
 class Stems:
@@ -37,23 +48,15 @@ class Stems:
     """
 
     def __init__(self, raw: Path) -> None:
-        self._raw = raw
-        self._folders: dict[str, dict[str, str]] = {}
+        self._files_in = cache(partial(files_in, raw))
         self.found = 0
 
     def complete(self, path: str) -> str:
         """The path with the suffix; as it is if there is no such file, or more than one."""
         folder, _, stem = path.rpartition("/")
-        if folder not in self._folders:
-            names: dict[str, str] = {}
-            with suppress(FileNotFoundError, NotADirectoryError):
-                for name in filter(is_image_name, os.listdir(self._raw / folder)):  # noqa: PTH208
-                    key = name.rpartition(".")[0]
-                    names[key] = "" if key in names else name
-            self._folders[folder] = names
-        whole = "" if is_image_name(stem) else self._folders[folder].get(stem, "")
-        self.found += bool(whole)
-        return path[: len(path) - len(stem)] + (whole or stem)
+        whole = stem if is_image_name(stem) else self._files_in(folder).get(stem, stem)
+        self.found += whole != stem
+        return path[: len(path) - len(stem)] + whole
 
 
 def look_up(

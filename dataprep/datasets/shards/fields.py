@@ -335,9 +335,7 @@ def _named(found: Collection[str], known: ClassList | None) -> Classes:
     """Classes of labels that are text; one that is written in two forms of Unicode is one."""
     if known is None:
         return classes_by_name(found) or Classes((), {})
-    forms = one_form([*found, *known.indices])
-    listed = {forms[name]: name for name in known.indices} | {it: it for it in known.indices}
-    identifiers = {name: listed.get(name) or listed.get(forms[name], "") for name in found}
+    identifiers = {name: known.named(name) or "" for name in found}
     if unknown := sorted(name for name, identifier in identifiers.items() if not identifier):
         raise SourceError(
             f"unknown labels {some_of(unknown)}; expected those of {known.place}; add what is "

@@ -1,0 +1,183 @@
+"""Finds and scans what annotations list: a unit for each split, the same classes in all."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from dataprep.datasets.base import Found, ScanUnit
+from dataprep.datasets.folder.annotations import OWN, Annotations, Id, within
+from dataprep.datasets.folder.coco import read_coco
+from dataprep.datasets.folder.layout import ListingUnit
+from dataprep.datasets.folder.lookup import look_up, placed, with_columns
+from dataprep.datasets.folder.options import FolderOptions
+from dataprep.datasets.folder.voc import read_voc
+from dataprep.datasets.lists import about_forms, one_form
+from dataprep.datasets.splits import in_usual_order, split_of_folder
+from dataprep.errors import SourceError
+from dataprep.system.messages import counted, printable, some_of
+from dataprep.tables import Scanned
+
+_MIDDLE: Final = 1 << 63  # so that ids below 0 come first in the order of texts, too
+_WORD: Final = re.compile("[^A-Za-z]+")
+_FOLDER: Final = re.compile("([A-Za-z]+)[-_]?[0-9]*")  # train2017
+
+
+def find_annotated(
+    raw: Path,
+    options: FolderOptions,
+    top: str,
+    packed: bool,
+    place: str,
+    images: Sequence[ScanUnit],
+) -> tuple[Found, list[Annotations]]:
+    """The units of annotations, and what they hold.
+
+    Args:
+        top: where everything starts.
+        packed: whether the images are in archives.
+        place: what to say of where they are.
+        images: the units of these archives.
+
+    Raises:
+        SourceError: they cannot be read, or contradict each other.
+    """
+    units: list[ListingUnit] = []
+    described = []
+    lists: list[Annotations] = []
+    seen: dict[str, tuple[str, str]] = {}
+    for split, some in by_split(raw, options.annotations).items():
+        # A folder of VOC's has images of its own beside it.
+        folders = [[path] for path in some if (raw / path).is_dir()]
+        for each in folders or [some]:
+            texts = tuple(map(str, each))
+            name = f"listing-{len(units)}"
+            unit = ListingUnit(name, each[0].name, top, packed, paths=texts, split=split)
+            found = _read(raw, unit, options, seen)
+            lists.append(found)
+            units.append(replace(unit, top=found.top))
+            classes = counted(len(found.ids), "class", "classes")
+            listed = f"{counted(len(found.images), 'image')}, {classes}"
+            at = place if packed else f"files in {printable(str(raw / found.top))}"
+            described.append(f"annotated in {found.place}: {listed}; {at}")
+    has = {attribute for found in lists for attribute in found.attributes}
+    attributes = tuple(each for each in OWN if each in has)
+    has_captions = any(found.has_captions for found in lists)
+    named, said = identify(lists)
+    names = (*named.items(),)
+    units = [replace(it, captions=has_captions, attributes=attributes, names=names) for it in units]
+    there = {image.split for found in lists for image in found.images}
+    splits = options.cut.splits if options.cut else in_usual_order(there or {options.split_name})
+    hint = () if len(splits) > 1 or any(unit.split for unit in units) else options.hint
+    whole = Found((*described, *said, *hint), (*units, *images), splits, whole=True)
+    return whole, lists
+
+
+def scan_annotated(raw: Path, unit: ListingUnit, options: FolderOptions) -> Scanned:
+    """The images of a unit, as rows of the index."""
+    found = _read(raw, unit, options, {})
+    here = found.ids
+    names = {id_: name for id_, name in unit.names if id_ in here}
+    # No path of this machine gets into the data set.
+    place = " and ".join(printable(Path(path).name) for path in unit.paths)
+    place += "/*.xml" * found.place.endswith("/*.xml")
+    # In the order of their ids, with those that no image shows; VOC's by their names.
+    order = {id_: f"{id_ + _MIDDLE:020d}" if isinstance(id_, int) else "" for id_ in names}
+    classes = [f"{order[id_]}\t{name}" for id_, name in names.items()]
+    listed = found.table(names)
+    if unit.packed:
+        tables = [with_columns(listed, status="listed", container=place)]
+    else:
+        tables = [*look_up(raw, placed(listed, found.top), place)]
+    return Scanned(tables=tables, classes=classes, counts=+found.counts)
+
+
+def _read(
+    raw: Path, unit: ListingUnit, options: FolderOptions, seen: dict[str, tuple[str, str]]
+) -> Annotations:
+    paths = [*map(Path, unit.paths)]
+    cut = options.cut
+    if (raw / paths[0]).is_dir():
+        found = read_voc(raw, paths[0], splits=cut is None)
+    else:
+        found = read_coco(raw, paths)
+    found.settle(raw, unit.top, unit.paths, packed=unit.packed, seen=seen)
+    for image in found.images:
+        if cut is not None:
+            image.split = "" if options.stratify else cut.split_of(image.key)
+        else:
+            image.split = image.split or unit.split or options.split_name
+    return found
+
+
+def identify(found: Sequence[Annotations]) -> tuple[dict[Id, str], list[str]]:
+    """The identifiers of the classes of several lists, and what is to be said of them.
+
+    Ids decide what is one class: where several have one name, the id is added to each.
+
+    Raises:
+        SourceError: an id has two names, or a name has one id in a file and another in another.
+    """
+    told = [told for each in found for told in each.classes]
+    forms = one_form(name for _, _, name in told)
+    known: dict[Id, tuple[str, str]] = {}
+    ids: defaultdict[str, defaultdict[str, set[Id]]] = defaultdict(lambda: defaultdict(set))
+    for place, id_, name in told:
+        before, there = known.setdefault(id_, (forms[name], place))
+        if before != forms[name]:
+            raise SourceError(
+                f"category {id_} is {printable(before)} in {there} and {printable(name)} in "
+                f"{place}; expected one name; correct the annotations"
+            )
+        ids[forms[name]][place].add(id_)
+    names = {id_: name for id_, (name, _) in known.items()}
+    while doubled := {name for name, number in Counter(names.values()).items() if number > 1}:
+        names |= {id_: f"{name} {id_}" for id_, name in names.items() if name in doubled}
+    lines = []
+    for name, by_place in ids.items():
+        most = max(by_place, key=lambda place: len(by_place[place]))
+        for place, some in by_place.items():
+            if not some <= by_place[most]:
+                numbers = (" and ".join(map(str, by_place[it])) for it in (most, place))
+                raise SourceError(
+                    f"{printable(name)} is category {next(numbers)} in {most} and {next(numbers)} "
+                    f"in {place}; expected one id; correct the annotations"
+                )
+        if len(by_place[most]) > 1:
+            lines.append(
+                f"{len(by_place[most])} categories are called {printable(name)}, and stay classes "
+                f"of their own: {some_of([names[id_] for id_ in known if id_ in by_place[most]])}"
+            )
+    return names, [*lines, *filter(None, [about_forms(forms)])]
+
+
+def by_split(raw: Path, paths: Sequence[Path]) -> dict[str, list[Path]]:
+    """Files by the split that is a word of their names, ``instances_val2017.json``, or a folder.
+
+    Raises:
+        SourceError: a file's name says one split, and its folder or another word another one.
+    """
+    found: dict[str, list[Path]] = defaultdict(list)
+    for path in paths:
+        below = within(raw, path)
+        folders = below.parts[-2::-1] if below else ()
+        if below is None and len({each.parent for each in paths}) > 1:
+            folders = (path.parent.name,)  # what is above tells them apart no more
+        matches = filter(None, map(_FOLDER.fullmatch, folders))
+        of_folders = list(filter(None, (split_of_folder(match[1]) for match in matches)))
+        words = filter(None, map(split_of_folder, _WORD.split(path.stem)))
+        splits = [*dict.fromkeys([*words, *of_folders[:1]])]
+        if len(splits) > 1:
+            raise SourceError(
+                f"{printable(str(path))}: its name and folder say {' and '.join(splits)}; "
+                "expected one split; rename one of them"
+            )
+        split = "".join(splits)
+        if path in found[split]:
+            raise SourceError(f"{printable(str(path))} is in --listing twice; leave one out")
+        found[split].append(path)
+    return found
