@@ -20,8 +20,8 @@ from dataprep.system.state_files import read_state
 from dataprep_schemas.state import CommitRecord, Marker, StoredJob
 
 _KILLED = (
-    "process {process} on {host} ended without a word, as one that is killed for want of memory: "
-    "then give the job more, or use fewer --workers"
+    "process {process} on {host} was killed or ended without a word; if it was for want of memory, "
+    "give the job more, or use fewer --workers"
 )
 _GROWING = (
     "sealed, but not finished is what --append or `dataprep compact` was making, which is below; "

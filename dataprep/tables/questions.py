@@ -55,6 +55,7 @@ _TOO_MUCH: Final = (
     f"SQL: it takes more than {sized(MEMORY)} of memory, as a question may, or as an answer; ask "
     "for less: fewer rows (limit), shorter values, or counts"
 )
+_NO_TABLE: Final = re.compile(r"Table with name (\S+) does not exist")
 _NO_COLUMN: Final = re.compile('(?:Referenced|does not have a) column (?:named )?"([^"]*)"')
 
 
@@ -229,6 +230,11 @@ def explained(columns: Callable[[], Sequence[str]]) -> Iterator[None]:
             raise UsageError(
                 f"there is no column {printable(missing[1])!r}; {meant}expected one of "
                 f"{', '.join(known)}"
+            ) from error
+        if (missing := _NO_TABLE.search(text)) is not None:
+            raise UsageError(
+                f"there is no table {printable(missing[1])!r}; that of a data set is called "
+                "records, those of several as they were named"
             ) from error
         first, _, rest = text.partition("\n")
         more = rest.split("\n")[0] if rest.startswith("Did you mean") else ""

@@ -89,6 +89,7 @@ def test_a_question_has_a_bound_of_memory_and_its_set_none(
     ("words", "line"),
     [
         (["{out}", "select vew from records"], "there is no column 'vew'; "),
+        (["{out}", "select 1 from examples"], "there is no table 'examples'; that of a data set"),
         (["{out}", "select hight from records"], "did you mean height? expected one of key, "),
         (["{out}", "select * frm records"], "SQL: Parser Error: syntax error"),
         (["{out}", "drop view records"], "expected one that selects"),
