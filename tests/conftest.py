@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
@@ -232,8 +233,13 @@ class Cli:
     def __call__(self, *words: object) -> Result:
         """Run a command in this process."""
         out, err = io.StringIO(), io.StringIO()
-        with redirect_stdout(out), redirect_stderr(err):
-            code = main([str(word) for word in words])
+        before = signal.getsignal(signal.SIGTERM)  # which a copier that has failed ignores
+        try:
+            with redirect_stdout(out), redirect_stderr(err):
+                code = main([str(word) for word in words])
+        finally:
+            if threading.current_thread() is threading.main_thread():
+                signal.signal(signal.SIGTERM, before)
         return Result(code, out.getvalue(), err.getvalue())
 
     @staticmethod
