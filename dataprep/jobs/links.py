@@ -62,7 +62,7 @@ def refuse_links(raw: Path, found: Found, images: Images) -> None:
             folders[folder] = os.path.realpath(f"{top}/{folder}")
         there = os.path.join(folders[folder], name)  # noqa: PTH118 - of very many
         there = os.path.realpath(there) if os.path.islink(there) else there  # noqa: PTH114
-        if not f"{there}/".startswith(f"{top}/"):
+        if not f"{there}/".startswith(f"{top.rstrip('/')}/"):
             raise SourceError(
                 f"{printable(path)} leads out of {printable(top)} by a link, to "
                 f"{printable(there)}; remove it, or give --links follow"

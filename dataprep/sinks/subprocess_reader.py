@@ -13,7 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
-from threading import Timer
+from threading import Thread, Timer
 from typing import IO, Any, TypeVar
 
 from dataprep.errors import SinkError
@@ -77,8 +77,10 @@ def in_child(
         assert child.stdin is not None  # noqa: S101 - for mypy: it was asked for
         assert child.stdout is not None  # noqa: S101
         try:
-            with child.stdin as stdin:
-                stdin.write(pickle.dumps(search_path) + pickle.dumps((function, arguments, memory)))
+            # It stays open: its end tells the other process that nobody is left, see `serve`.
+            words = pickle.dumps(search_path) + pickle.dumps((function, arguments, memory))
+            child.stdin.write(words)
+            child.stdin.flush()
             while True:
                 item, error = _next(
                     child, child.stdout, path, _SECONDS if seconds is None else seconds
@@ -124,6 +126,7 @@ def serve(requests: IO[bytes], answers: IO[bytes]) -> None:
     # Arrow's own takes a gigabyte at once of what is bounded, used or not.
     os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
     function, arguments, memory = pickle.load(requests)  # noqa: S301 - our own parent's
+    Thread(target=_end_with, args=(requests.fileno(),), daemon=True).start()
     memory = memory or max(available_memory(), _LEAST_MEMORY)
     resource.setrlimit(resource.RLIMIT_DATA, (memory if most < 0 else min(memory, most), most))
     ended: Exception = StopIteration()
@@ -135,6 +138,12 @@ def serve(requests: IO[bytes], answers: IO[bytes]) -> None:
         ended = error
     pickle.dump((None, ended), answers)
     answers.flush()
+
+
+def _end_with(requests: int) -> None:
+    """End as soon as whoever asks is gone, also where that was killed."""
+    os.read(requests, 1)
+    os._exit(1)
 
 
 def _examples(sink: Sink, paths: Sequence[Path], info: DatasetInfo) -> Iterator[Example]:
