@@ -156,7 +156,8 @@ def _placed(row: Row, image: Prepared) -> tuple[Row, Prepared]:
 
 def _made(row: Row, image: Prepared, info: DatasetInfo, extras: tuple[str, ...]) -> Made:
     boxes, box_labels = image.moved(row.boxes, row.box_labels)
-    row = replace(row, attributes=image.moved_flags(row.boxes, row.attributes))
+    if row.boxes:
+        row = replace(row, attributes=image.moved_flags(row.boxes, row.attributes))
     example = Example(
         key=row.key,
         encoded=image.data,
