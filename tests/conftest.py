@@ -100,7 +100,7 @@ PROGRAMS = (
 FORMATS = {
     "tfrecord": ("--sink", "tfrecord"),
     "lmdb": ("--sink", "lmdb"),
-    "lmdb-raw": ("--sink", "lmdb", "--datum", "raw", "--resize", "16x16"),
+    "lmdb-raw": ("--sink", "lmdb", "--sink_option", "datum=raw", "--resize", "16x16"),
     "lmdb-torch": ("--sink", "lmdb-torch"),
     "recordio": ("--sink", "recordio"),
     "hdf5": ("--sink", "hdf5"),

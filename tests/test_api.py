@@ -106,7 +106,7 @@ WRONG: list[dict[str, Any]] = [
     {"resize": "big"},
     {"quality": 0},
     {"io_limit": "200"},
-    {"sink": "tfrecord", "datum": "raw"},
+    {"sink": "tfrecord", "sink_option": {"datum": "raw"}},
     {"runner": "direct", "dask_timeout": 5},
     {"lustre_stripe": "many"},
 ]

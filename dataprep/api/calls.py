@@ -483,11 +483,11 @@ def stage_request(source: StrPath, options: Mapping[str, Any]) -> StageRequest:
         UsageError: an option that there is not, or that cannot have this value.
     """
     from dataprep.api.options import stage_options
-    from dataprep.api.parameters import resolve, with_present_names
+    from dataprep.api.parameters import resolve
     from dataprep.staging.plan import absolute_source
     from dataprep.staging.request import StageRequest
 
-    values = resolve("dataprep stage", stage_options(), with_present_names(options))
+    values = resolve("dataprep stage", stage_options(), options)
     return StageRequest(
         source=absolute_source(not_empty(source)),
         splits=sorted({*values.pop("split")}),
@@ -507,7 +507,7 @@ class _Call:
         options: Mapping[str, Any],
         beam_options: Sequence[str],
     ) -> None:
-        from dataprep.api.parameters import resolve, with_present_names
+        from dataprep.api.parameters import resolve
 
         # Python's processes import the script when they start, and would start the job once more.
         if getattr(current_process(), "_inheriting", False):
@@ -515,7 +515,6 @@ class _Call:
                 "this script was imported by a process that it started itself; put its calls of "
                 'dataprep under `if __name__ == "__main__":`'
             )
-        options = with_present_names(options)
         self.values = resolve(name, table, options)
         if any(map(options.get, ("dask_client_address", "dask_scheduler_file"))):
             self.values["dask_slurm"] = options.get("dask_slurm")  # not the site's
@@ -601,17 +600,13 @@ def _recipe_anew(values: Mapping[str, Any]) -> Recipe | None:
 
 
 def _sink_options(values: Mapping[str, Any]) -> dict[str, str]:
-    """The format's own options: ``sink_option``, and those that stand for one."""
+    """The format's own options, by name."""
     found: dict[str, str] = {}
     for text in values["sink_option"]:
         name, equals, value = text.partition("=")
         if not equals or not name or name in found:
             raise UsageError(f"--sink_option {text!r}: expected NAME=VALUE, each name once")
         found[name] = value
-    if values["datum"] is not None:
-        if values["sink"] != "lmdb":
-            raise UsageError(f"--datum is an option of --sink lmdb, not of {values['sink']}")
-        found["datum"] = values["datum"]
     return found
 
 

@@ -53,7 +53,6 @@ class PrepareOptions(JobOptions, total=False):
     local_scratch_dir: StrPath | None
     sink: str | None
     sink_option: str | Sequence[str] | Mapping[str, str] | None
-    datum: Literal["encoded", "raw"] | None
     num_shards: int | str | Mapping[str, int] | None
     overwrite: bool | None
     max_bad: int | str | None
@@ -119,7 +118,6 @@ class ConvertOptions(CompactOptions, total=False):
     to: StrPath | None
     sink: str | None
     sink_option: str | Sequence[str] | Mapping[str, str] | None
-    datum: Literal["encoded", "raw"] | None
     num_shards: int | str | Mapping[str, int] | None
     overwrite: bool | None
     verify_before_seal: bool | None

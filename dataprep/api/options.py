@@ -408,11 +408,9 @@ def _sink(default: str | None) -> list[Option]:
     """``--sink`` and what belongs to it; without a default it must be given."""
     sink = "Output format; `dataprep sinks` lists them."
     own = "Option of the format; `dataprep sinks` lists them. May be repeated."
-    datum = "With --sink lmdb: store image files, or pixel arrays of one size."
     return [
         option("sink", sink, metavar="NAME", default=default, required=default is None),
         option("sink_option", own, multiple=True, metavar="NAME=VALUE", rare=True),
-        choice("datum", ["encoded", "raw"], None, datum, rare=True),
     ]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import os
 import re
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from fractions import Fraction
@@ -40,18 +39,6 @@ _SYNONYMS: Mapping[str, str] = {
     "diff": "compare",
     "stage": "copy",
     "hook": "sbatch slurm",
-}
-
-# What options were called, and when that ends: a year later at least (docs/stability.md).
-_RENAMED: Mapping[str, tuple[str, str]] = {"dask_patience": ("dask_timeout", "2027-12")}
-
-# What there was, and what to do instead.
-_GONE: Mapping[str, str] = {
-    "nice": "start the command with nice -n 19",
-    "rank": "set RANK and WORLD_SIZE in the environment of each node",
-    "world_size": "set RANK and WORLD_SIZE in the environment of each node",
-    "lustre_max_stripes": "--lustre_stripe takes a number",
-    "size_column": "a column called size has the bytes of each image",
 }
 
 
@@ -129,7 +116,7 @@ def resolve(
     chosen: dict[str, object] = {}
     for name, value in given.items():
         if name not in by_name:
-            raise UsageError(f"{call} has no option {name!r}{instead(name, by_name)}")
+            raise UsageError(f"{call} has no option {name!r}{meant(name, by_name)}")
         own = str(by_name[name].name)
         if value is not None and chosen.setdefault(own, value) is not value:
             raise UsageError(f"{call} got {' and '.join(by_name[name].opts)}, which are the same")
@@ -173,26 +160,6 @@ def _words(option: click.Option, value: object) -> object:
     if option.multiple:
         return [value] if isinstance(value, str) else value
     return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else value
-
-
-def present_name(name: str) -> tuple[str, str]:
-    """What an option is called now, and what to say to whoever used an earlier name, or nothing."""
-    new, until = _RENAMED.get(name, (name, ""))
-    return new, until and f"{name} is called {new} now; the old name ends after {until}"
-
-
-def with_present_names(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What was given by name, by the present names; a `FutureWarning` of each other one."""
-    for name in given:
-        if renamed := present_name(name)[1]:
-            warnings.warn(renamed, FutureWarning, stacklevel=4)  # who has called dataprep
-    return {present_name(name)[0]: value for name, value in given.items()}
-
-
-def instead(name: str, names: Iterable[str]) -> str:
-    """Of an option that there is not: what to do instead, if there was one, or what was `meant`."""
-    gone = _GONE.get(name.strip("-").replace("-", "_"))
-    return f" any more: {gone}" if gone else meant(name, names)
 
 
 def meant(word: str, names: Iterable[str]) -> str:

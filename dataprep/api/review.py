@@ -190,22 +190,14 @@ def sql(out: StrPath | Mapping[str, StrPath], query: str) -> pa.Table:
 
 # --- labels by split, as papers have them: images, percent, patients ---
 
-_LATEX: Final = {
-    **{each: f"\\{each}" for each in "&%$#_{}"},
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "\\": r"\textbackslash{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-}
-_MARKDOWN: Final = {each: f"\\{each}" for each in "\\|`*_[]<>"}
+_MARKDOWN: Final = str.maketrans({each: f"\\{each}" for each in "\\|`*_[]<>"})
 
 
 def label_table(out: StrPath, format_: str) -> Iterator[str]:
     """Lines of the table; the last row is of all images.
 
     Args:
-        format_: ``markdown``, ``csv`` or ``latex``.
+        format_: ``markdown`` or ``csv``.
 
     Raises:
         DatasetError: there is no intact data set.
@@ -248,23 +240,9 @@ def comma_separated(lines: Iterable[Sequence[str]]) -> Iterator[str]:
 
 def _markdown(lines: Sequence[Sequence[str]]) -> Iterator[str]:
     for number, line in enumerate(lines):
-        yield f"| {' | '.join(_escaped(cell, _MARKDOWN) for cell in line)} |"
+        yield f"| {' | '.join(printable(cell).translate(_MARKDOWN) for cell in line)} |"
         if number == 0:
             yield f"| --- |{' ---: |' * (len(line) - 1)}"
 
 
-def _latex(lines: Sequence[Sequence[str]]) -> Iterator[str]:
-    yield rf"\begin{{tabular}}{{l{'r' * (len(lines[0]) - 1)}}}"
-    yield r"\hline"
-    for number, line in enumerate(lines):
-        yield " & ".join(_escaped(cell, _LATEX) for cell in line) + r" \\"
-        if number in (0, len(lines) - 2, len(lines) - 1):
-            yield r"\hline"
-    yield r"\end{tabular}"
-
-
-def _escaped(text: str, escapes: dict[str, str]) -> str:
-    return "".join(escapes.get(each, each) for each in printable(text))
-
-
-_PRINTED: Final = {"csv": comma_separated, "markdown": _markdown, "latex": _latex}
+_PRINTED: Final = {"csv": comma_separated, "markdown": _markdown}

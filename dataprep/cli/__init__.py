@@ -22,7 +22,7 @@ from importlib.metadata import entry_points
 
 import click
 
-from dataprep.api.parameters import instead, meant, present_name
+from dataprep.api.parameters import meant
 from dataprep.api.progress import forget_stdout
 from dataprep.cli.output import open_streams, say
 from dataprep.errors import DataprepError, UsageError
@@ -179,7 +179,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.environ["DATAPREP_DEBUG"] = "1"  # worker processes of the engine look at it
     try:
         _refuse_words(words)
-        command.main(_with_present_names(words), prog_name="dataprep", standalone_mode=False)
+        command.main(words, prog_name="dataprep", standalone_mode=False)
     except click.ClickException as error:
         if type(error).__name__ == "NoArgsIsHelpError":  # click has it since 8.2
             say(error.format_message(), err=True)
@@ -210,20 +210,6 @@ def _without_debug(words: list[str]) -> tuple[list[str], bool]:
     return own + words[end:], len(own) < end
 
 
-def _with_present_names(words: Sequence[str]) -> list[str]:
-    """Say which options before ``--`` are called otherwise now, and take them so."""
-    end = words.index("--") if "--" in words else len(words)
-    own = []
-    for word in words[:end]:
-        option, sign, value = word.partition("=")
-        name = option.removeprefix("--").replace("-", "_")
-        new, renamed = present_name(name) if option.startswith("--") else (name, "")
-        if renamed:
-            say(f"dataprep: warning: --{renamed}", err=True)
-        own.append(f"--{new}{sign}{value}" if renamed else word)
-    return [*own, *words[end:]]
-
-
 def _refuse_words(words: Sequence[str]) -> None:
     """An empty path would be the current directory; a secret would be kept with the job."""
     own = words[: words.index("--")] if "--" in words else words
@@ -248,6 +234,6 @@ def _message(error: click.ClickException) -> str:
     context, text = getattr(error, "ctx", None), error.format_message()
     if isinstance(error, click.NoSuchOption) and context is not None:
         names = [name[2:] for option in context.command.params for name in option.opts]
-        text = f"No such option {error.option_name}{instead(error.option_name, names)}"
+        text = f"No such option {error.option_name}{meant(error.option_name, names)}"
     end = "" if text.endswith((".", "?")) else "."
     return f"{text}{end} See `{context.command_path if context else 'dataprep'} --help`."

@@ -38,7 +38,7 @@ _LABELS = (
         number("records", "N", "Records of a shard to show.", least=0, default=5),
         option("sink", _SINK, metavar="NAME"),
         flag("json", _JSON),
-        choice("labels", ("markdown", "csv", "latex"), None, _LABELS),
+        choice("labels", ("markdown", "csv"), None, _LABELS),
     ],
 )
 def inspect_command(

@@ -100,7 +100,7 @@ def _is_same(
     from dataprep.images.prepare import EXTRAS  # it loads Pillow
 
     known = {*chain(*EXTRAS.values())}
-    used = [known if it.extras is None else it.extras for it in read_records(workspace)]
+    used = [it.extras for it in read_records(workspace)]
     differ = {name for name, _ in theirs.identity.versions.items() ^ identity.versions.items()}
     same = replace(theirs.identity, versions=identity.versions) == identity
     return same and differ <= known.difference(*used)

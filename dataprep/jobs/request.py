@@ -202,7 +202,7 @@ def recipe_for(recipe: Recipe, sink: Sink) -> Recipe:
         if recipe.encoding == "raw":
             raise UsageError(
                 f"--encoding raw: sink {sink.name} stores encoded images; pixels are stored by "
-                "--sink hdf5-arrays, hdf5-caffe, or lmdb with --datum raw"
+                "--sink hdf5-arrays, hdf5-caffe, or lmdb with --sink_option datum=raw"
             )
         return recipe
     if recipe.encoding not in ("keep", "raw") or recipe.depth == "keep":

@@ -127,7 +127,6 @@ def find_near_pairs(
 
     Args:
         database: has the table ``images``, with columns number, phash, phash_cut, contrast, xxh3.
-            Sets of earlier versions have no ``phash_cut``.
         distance: bits of 255 that may differ.
         advance: told of each choice of bits that was looked at; of none, as it begins.
 

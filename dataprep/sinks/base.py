@@ -235,10 +235,6 @@ class Sink(ABC):
     OPTIONS: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """Name and choices of every option; given as ``--sink_option NAME=VALUE``."""
 
-    RETIRED: ClassVar[Mapping[str, str]] = {}
-    """``NAME=VALUE`` of options of earlier versions, and what to do instead. They shaped files
-    beside the shards: sets made with them can be read, and no more are made."""
-
     suffixes: ClassVar[tuple[str, ...]] = ()
     """Of the shard's files, data first: ``(".rec", ".idx")``; or override `paths`."""
 
@@ -277,10 +273,7 @@ class Sink(ABC):
     """The reader behind `reference_records`, for messages: ``tf.data``; empty if there is none."""
 
     def __init__(self, **options: str) -> None:
-        self._retired = [it for it in map("=".join, options.items()) if it in self.RETIRED]
         for option, value in options.items():
-            if f"{option}={value}" in self._retired:
-                continue
             choices = self.OPTIONS.get(option)
             if choices is None:
                 known = ", ".join(self.OPTIONS) or "none"
@@ -314,8 +307,6 @@ class Sink(ABC):
         Raises:
             UsageError: why, and which option would help.
         """
-        for option in self._retired:
-            raise UsageError(f"sink {self.name} has no {option} any more: {self.RETIRED[option]}")
         if self.pixels and info.size is None:
             raise UsageError(
                 f"{self.name} of pixels needs images of one size: prepare them from the raw data "

@@ -73,14 +73,7 @@ class LmdbSink(LmdbFileSink):
 
     name: ClassVar[str] = "lmdb"
     summary: ClassVar[str] = "LMDB of Datums for Caffe, Intel Caffe and DALI readers.caffe"
-    OPTIONS: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "datum": ("encoded", "raw"),
-        "labels": ("single",),  # this and the next for the sake of manifests that have them
-        "mean": ("off",),
-    }
-    RETIRED: ClassVar[Mapping[str, str]] = {
-        "mean=on": "Caffe's compute_image_mean makes the mean image from the database"
-    }
+    OPTIONS: ClassVar[Mapping[str, tuple[str, ...]]] = {"datum": ("encoded", "raw")}
     suffixes: ClassVar[tuple[str, ...]] = ("_lmdb/data.mdb",)
     reference: ClassVar[str] = "DALI readers.caffe; of pixels, lmdb with caffe.proto's Datum"
     Reader = LmdbShardReader
@@ -98,7 +91,7 @@ class LmdbSink(LmdbFileSink):
         if info.multilabel:
             raise UsageError(
                 "an image of this data set has any number of labels and Caffe's Datum has one: "
-                "give --sink hdf5-caffe, which Caffe reads too, or --sink lmdb-torch"
+                "give --sink hdf5-caffe, which Caffe reads too"
             )
 
     @override

@@ -18,7 +18,7 @@ import io
 import re
 import tarfile
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
 
@@ -220,9 +220,6 @@ class WebDatasetSink(PlainSink):
 
     name: ClassVar[str] = "webdataset"
     summary: ClassVar[str] = "tar archives for webdataset and DALI, with DALI's index"
-    RETIRED: ClassVar[Mapping[str, str]] = {
-        "energon=yes": "run `energon prepare` on the finished archives"
-    }
     keeps_boxes: ClassVar[bool] = True
     keeps_captions: ClassVar[bool] = True
     keeps_attributes: ClassVar[bool] = True

@@ -67,13 +67,6 @@ class Sum(Value, frozen=True):
     max: Count
 
 
-class Levels(Value, frozen=True):
-    """Sums of pixels by place, which earlier versions kept for a mean image."""
-
-    shape: tuple[Count, ...]
-    zlib: bytes
-
-
 class Counted(Value, frozen=True):
     """The statistics of the images of a shard, before anything is divided.
 
@@ -89,7 +82,6 @@ class Counted(Value, frozen=True):
     shorter_side: tuple[Count, ...]
     aspect_ratio: tuple[Count, ...]
     histogram: tuple[tuple[Count, ...], ...] | None = None
-    levels: Levels | None = None
 
 
 class CommitRecord(State, frozen=True, tag="dataprep-commit-2"):
@@ -101,8 +93,7 @@ class CommitRecord(State, frozen=True, tag="dataprep-commit-2"):
         records: how many examples were written.
         rejected: how many images were not.
         noted: how many of the examples were repaired, or their decoder complained.
-        extras: distributions that had a part in it beside those that every shard needs; earlier
-            versions did not say.
+        extras: distributions that had a part in it beside those that every shard needs.
     """
 
     shard: ShardName
@@ -112,7 +103,7 @@ class CommitRecord(State, frozen=True, tag="dataprep-commit-2"):
     rejected: Count = 0
     noted: Count = 0
     statistics: Counted | None = None
-    extras: tuple[Text, ...] | None = None
+    extras: tuple[Text, ...] = ()
 
     @property
     def images(self) -> int:

@@ -339,9 +339,8 @@ def refusals(tiny: Made, tmp_path: Path) -> Iterator[tuple[tuple[object, ...], i
     link.symlink_to(tiny.out)
     yield (tiny.out, "--to", link, "--sink", "lmdb"), 2, "what is to be converted"
     yield (tiny.out, "--to", tmp_path / "file", "--sink", "lmdb"), 2, "is a file"
-    yield (tiny.out, *to, "--sink", "lmdb", "--datum", "raw"), 2, "--resize WIDTHxHEIGHT"
-    mean = ("--sink_option", "mean=on")
-    yield (tiny.out, *to, "--sink", "lmdb", *mean), 2, "compute_image_mean"
+    pixels = ("--sink_option", "datum=raw")
+    yield (tiny.out, *to, "--sink", "lmdb", *pixels), 2, "--resize WIDTHxHEIGHT"
     counts = ("--num_shards", "test=3")
     yield (tiny.out, *to, "--sink", "lmdb", *counts), 2, "the splits are train, validation"
     counts = ("--num_shards", "train=25")

@@ -7,17 +7,14 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import click
 import pytest
 
-import dataprep
 from dataprep.api.options import SECTIONS, prepare_options
 from dataprep.cli import _COMMANDS, _DATASETS
 from dataprep.cli import command as root
 from dataprep.cli.help import JobCommand
-from dataprep.errors import UsageError
 from dataprep.plugins import dataset_class
 from tests.conftest import Cli, Made, hashes
 
@@ -124,11 +121,6 @@ RAW = ("imagenet", "--raw_data_dir", "raw", "--local_scratch_dir", "out")
     [
         (("imagnet",), "No such command 'imagnet'; did you mean imagenet? See `dataprep --help`."),
         (("imagefolder",), "did you mean folder?"),
-        (
-            (*RAW, "--nice", "19"),
-            "No such option --nice any more: start the command with nice -n 19.",
-        ),
-        (("stage", "a", "--world-size=2"), "--world_size any more: set RANK and WORLD_SIZE in the"),
         (("rank",), "No such command 'rank'. See"),
         (("xyzzy",), "No such command 'xyzzy'. See"),
         (("--no_such_option",), "No such option --no_such_option. See"),
@@ -167,30 +159,6 @@ def test_wrong_usage_is_said_in_one_line_and_exits_with_2(
     assert result.code == 2
     assert message in result.error
     assert list(tmp_path.iterdir()) == []
-
-
-def test_an_earlier_name_of_an_option_works_and_is_said(
-    cli: Cli, tiny: Made, tmp_path: Path
-) -> None:
-    words = ("imagenet", "--raw", tiny.raw.path, "--out", tmp_path / "out")
-    said = "dask_patience is called dask_timeout now; the old name ends after 2027-12"
-    for spelled in (("--dask_patience", "5"), ("--dask-patience=5",)):
-        result = cli(*words, *spelled)
-        assert result.code == 2
-        assert f"dataprep: warning: --{said}\n" in result.err
-        assert "--dask_timeout is for " in result.err
-    earlier: dict[str, Any] = {"dask_patience": 5}
-    gone: dict[str, Any] = {"nice": 19}
-    # What is another program's stays as it is.
-    result = cli("stage", tiny.out, "--to", tmp_path / "copy", "--", "echo", "--dask_patience")
-    assert (result.code, "warning" in result.err) == (0, False)
-    with (
-        pytest.warns(FutureWarning, match=said),
-        pytest.raises(UsageError, match="--dask_timeout is for "),
-    ):
-        dataprep.prepare("imagenet", raw=tiny.raw.path, out=tmp_path / "out", **earlier)
-    with pytest.raises(UsageError, match="no option 'nice' any more: start the command with"):
-        dataprep.prepare("imagenet", raw=tiny.raw.path, out=tmp_path / "out", **gone)
 
 
 def test_debug_shows_the_traceback_and_nothing_else_changes(cli: Cli, tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """Make the golden sets of this version: ``python -m tests.golden [DIRECTORY]``.
 
-They are made once, when a version is released, into a directory of its name, and stay for ever. In
-``earlier`` are three of before, two of them with options that are no more. The images, ``images``,
-are files, so that a set can grow by the same ones whatever Pillow is installed.
+They are made once, when a version is released, into a directory of its name, and stay for ever.
+The images, ``images``, are files, so that a set can grow by the same ones whatever Pillow is
+installed.
 """
 
 from __future__ import annotations

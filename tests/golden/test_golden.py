@@ -24,10 +24,7 @@ from tests.golden.__main__ import PLACE, make, write_folders
 SETS = sorted(path.parent for path in PLACE.glob("*/*/manifest.json"))
 NAMES = [path.relative_to(PLACE).as_posix() for path in SETS]
 APPENDED = [
-    name
-    for name in NAMES
-    if name.endswith(("/tfrecord", "/webdataset", "-appended", "/compacted"))
-    and not name.startswith("earlier/")
+    name for name in NAMES if name.endswith(("/tfrecord", "/webdataset", "-appended", "/compacted"))
 ]
 
 

@@ -23,7 +23,7 @@ SETS = {
     "hdf5-arrays": (PIXELS, ""),
     "hdf5-caffe": (PIXELS, ""),
     "lmdb": (("--num_shards", "1"), "nvidia.dali"),
-    "lmdb of pixels": (("--datum", "raw", *PIXELS, "--num_shards", "1"), ""),
+    "lmdb of pixels": (("--sink_option", "datum=raw", *PIXELS, "--num_shards", "1"), ""),
     "lmdb-torch": (("--num_shards", "1"), ""),
     "parquet": ((), "datasets"),
     "recordio": (("--num_shards", "1"), "nvidia.dali"),

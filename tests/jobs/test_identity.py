@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 from msgspec.structs import replace
@@ -18,9 +17,9 @@ from dataprep.jobs.identity import check_identity
 from dataprep.jobs.workspace import Workspace
 from dataprep.sealed.set import examples_of
 from dataprep.sinks import DatasetInfo
-from dataprep.system.state_files import encode, write_state
+from dataprep.system.state_files import write_state
 from dataprep_schemas.manifest import Identity, Input, SinkConfig, Unmatched
-from dataprep_schemas.state import CommitRecord, StoredJob
+from dataprep_schemas.state import StoredJob
 from tests.conftest import Cli
 from tests.images.dicom_files import dataset, file
 from tests.images.files import PHOTO, encoded
@@ -153,10 +152,3 @@ def test_extras_that_no_finished_shard_needed_do_not_stop_a_run(
     assert done.code == 0, done
     assert {path.name: path.read_bytes() for path in (out / "train").iterdir()} == whole
     assert json.loads((out / "manifest.json").read_bytes())["versions"]["pydicom"] == "9"
-    # Records of earlier versions do not say what was needed.
-    (out / "manifest.json").unlink()
-    record = json.loads(gone.read_bytes())
-    del record["extras"]
-    gone.write_bytes(encode(msgspec.convert(record, CommitRecord)))
-    monkeypatch.undo()
-    assert "is being made with pydicom 9, now" in cli(*words).error

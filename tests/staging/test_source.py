@@ -16,9 +16,8 @@ from dataprep.sealed.set import SealedSet
 from dataprep.staging.source import Inventory, SourceFile, SourceReader, read_inventory
 from dataprep.system.filesystems import filesystem_of
 from dataprep.system.state_files import encode
-from tests.conftest import Cli, Made, hashes
+from tests.conftest import Cli, Made
 from tests.forging import forge
-from tests.golden.__main__ import PLACE
 
 
 def write(directory: Path, *names: str) -> Path:
@@ -42,17 +41,6 @@ def test_of_a_data_set_everything_that_its_manifest_names(tiny: Made) -> None:
     assert found.source == tiny.out
     assert found.manifest == SealedSet.read(tiny.out).manifest
     assert found.digest == found.manifest.sha256
-
-
-def test_metadata_is_staged_though_it_is_hidden(cli: Cli, tmp_path: Path) -> None:
-    out = PLACE / "earlier" / "webdataset-energon"
-    files = hashes(out)
-    assert {f"{split}/.nv-meta/.info.json" for split in ("train", "validation")} <= files.keys()
-    to = tmp_path / "to"
-    result = cli("stage", out, "--to", to)
-    assert result.code == 0, result
-    assert {name: hashes(to)[name] for name in files} == files
-    assert cli("verify", to).code == 0
 
 
 def test_a_manifest_stays_as_it_is_though_it_is_written_otherwise(
