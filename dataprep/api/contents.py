@@ -13,7 +13,7 @@ import msgspec
 
 from dataprep.api.places import located
 from dataprep.errors import SourceError
-from dataprep.jobs.command import made_by
+from dataprep.jobs.identity import identity_of, recipe_of
 from dataprep.jobs.workspace import Workspace
 from dataprep.remote.store import address_of
 from dataprep.sealed.set import PresentSplit, SealedSet, described
@@ -89,8 +89,7 @@ class Contents:
         turned: stored images with an EXIF orientation other than 1, by which what dataprep decodes
             is turned; of the whole data set, as far as its version looked.
         classes: identifier and name of every class, by number, whether or not it has images.
-        command: that made it, with RAW and OUT for its places; empty if it is not known, as of a
-            copy, or of a data set that grew.
+        recipe: what made it, in the words of the command line, without places.
     """
 
     out: Path | str
@@ -103,7 +102,7 @@ class Contents:
     noted_images: int
     turned: int
     classes: tuple[tuple[str, str], ...]
-    command: str
+    recipe: str
 
     def __str__(self) -> str:
         """A few lines a split."""
@@ -111,8 +110,7 @@ class Contents:
 
     def _lines(self) -> Iterator[str]:
         yield f"{self.out}: {self.dataset}, {self.sink}, seed {self.seed}"
-        if self.command:
-            yield f"made by: {self.command}"
+        yield f"recipe: {self.recipe}"
         if self.part is not None:
             yield f"{self.part} is here"
         for name, split in self.splits.items():
@@ -172,7 +170,7 @@ def inspect(out: str | os.PathLike[str]) -> Contents | Plan:
         noted_images=sum(msgspec.structs.asdict(totals).values()) - totals.records,
         turned=count_reasons(out / NAME, TURNED),
         classes=manifest.classes,
-        command=made_by(out),
+        recipe=recipe_of(identity_of(manifest)),
     )
 
 

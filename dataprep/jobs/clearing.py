@@ -12,7 +12,6 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 from dataprep.errors import DataprepError, DatasetError
-from dataprep.jobs.command import command_for
 from dataprep.jobs.commit import read_records
 from dataprep.jobs.lock import Lease, check_held, locked
 from dataprep.jobs.workspace import Workspace
@@ -228,9 +227,9 @@ def _again(out: Path, first: str) -> str:
         return "run the command that made it with --overwrite, as nothing tells which that was"
     if stored.generations:
         return f"it grew by --append, so {_COPY}; or make it anew with --overwrite"
-    command = command_for(out, stored)
-    again = f"this command again: {command}" if command else "the call again"
-    return f"{first}run {again}; with the same input it makes only those anew"
+    return (
+        f"{first}run the command that made it again; with the same input it makes only those anew"
+    )
 
 
 def discard(out: Path, found: Verified) -> list[str]:

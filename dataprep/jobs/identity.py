@@ -17,11 +17,11 @@ from msgspec.structs import replace
 
 from dataprep.errors import DatasetError
 from dataprep.jobs.clearing import check_foreign_files, remove_data_set, remove_planned
-from dataprep.jobs.command import with_typed_command
 from dataprep.jobs.commit import read_records
 from dataprep.jobs.lock import check_held
 from dataprep.jobs.workspace import Workspace
 from dataprep.system.durable_files import sync_directory
+from dataprep.system.messages import printable
 from dataprep.system.state_files import differing, read_document, read_state, write_state
 from dataprep_schemas.manifest import Identity, Manifest
 from dataprep_schemas.state import StoredJob
@@ -68,7 +68,7 @@ def claim(job: Job, identity: Identity, units: Mapping[str, str], *, overwrite: 
         return known
     if known != identity:
         # Before any file of it is there, even after a power cut.
-        stored = with_typed_command(StoredJob(identity, dict(units)))
+        stored = StoredJob(identity, dict(units))
         write_state(workspace.job, stored, flush=True, check=partial(check_held, job.lease))
         sync_directory(workspace.private)
     return identity
@@ -185,23 +185,10 @@ def what_differs(
     """
     found = []
     for name, old, new in _leaves_that_differ(to_builtins(theirs), to_builtins(ours)):
-        first, _, rest = name.partition(".")
-        if first in ("image", "dataset_config"):
-            option = f"--{rest} "
-        elif first == "sink":
-            option = "--sink_option " + rest.replace("config.", "") + "="
-        elif name == "dataset":
-            option = "data set "
-        elif first in ("seed", "limit", "folds", "layout", "shuffle", "num_shards"):
-            option = f"--{first} {rest}=" if rest else f"--{first} "
-        elif name in ("excluded", "excluded.digest"):
-            option, old, new = "--exclude ", old and "a list", new and "another list"
-        elif first == "versions":
-            option = f"{rest} "
-        else:
-            continue  # counts and hashes, of which an option or the input is the cause
-        said = f"{option}{_show(old)}, now {_show(new)}"
-        found.append(said.replace("--sink_option name=", "--sink "))
+        if name in ("excluded", "excluded.digest"):
+            old, new = old and "a list", new and "another list"
+        if option := _option(name):
+            found.append(f"{option}{_show(old)}, now {_show(new)}")
     found.sort(key=lambda said: not said.startswith("--sink "))  # it explains the most
     before, now = units
     names = [name for name, *_ in _leaves_that_differ(dict(before), dict(now))]
@@ -213,6 +200,48 @@ def what_differs(
         found.append(f"other input: {what} changed")
     more = f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
     return "; ".join(found[:_SHOWN] or ["another list of classes"]) + more
+
+
+def recipe_of(made: Identity) -> str:
+    """What a data set is made with, in the words of the command line: ``imagenet --sink lmdb …``.
+
+    For people to read: it has neither places nor quotes.
+    """
+    from dataprep.images import Recipe  # it loads Pillow
+
+    usual = {
+        "dataset": made.dataset,
+        "dataset_config": {},
+        "image": to_builtins(Recipe(passes=made.image.passes).config()),
+        "num_shards": {},
+        "shuffle": {},
+        "sink": {"config": {}},
+    }
+    asked = to_builtins(made) | {"excluded": None, "versions": None}
+    options = (
+        _option(name) + _show(value)
+        for name, _, value in _leaves_that_differ(usual, asked)
+        if value is not None and _option(name)
+    )
+    return printable(" ".join([made.dataset, *options]))
+
+
+def _option(name: str) -> str:
+    """What a leaf of an identity is on the command line; empty of what follows from others."""
+    first, _, rest = name.partition(".")
+    if name == "dataset":
+        return "data set "
+    if name == "sink.name":
+        return "--sink "
+    if first == "sink":
+        return f"--sink_option {rest.removeprefix('config.')}="
+    if first in ("image", "dataset_config"):
+        return f"--{rest.replace('statistics', 'stats')} "
+    if first in ("seed", "limit", "folds", "layout", "shuffle", "num_shards"):
+        return f"--{first} {rest}=" if rest else f"--{first} "
+    if name in ("excluded", "excluded.digest"):
+        return "--exclude "
+    return f"{rest} " if first == "versions" else ""
 
 
 def _leaves_that_differ(

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Literal
 
 from dataprep.errors import DatasetError
-from dataprep.jobs.command import command_for, shown_command
 from dataprep.jobs.commit import are_there, finished_shards, images_under_way
-from dataprep.jobs.identity import read_job
+from dataprep.jobs.identity import read_job, recipe_of
 from dataprep.jobs.lock import LEASE_SECONDS, is_alive, sight
 from dataprep.jobs.workspace import Workspace
 from dataprep.sealed.set import PART, SealedSet, described, require_directory
@@ -71,8 +70,8 @@ class JobStatus:
         noted: images that were repaired, or about which there is a warning.
         images_per_second: of the run that is working, once it has committed a shard.
         seconds_left: as that rate goes.
-        command: what to type to go on: what was typed, without ``--overwrite``, and with `out` for
-            OUT if it was moved or copied since; empty if it was not a command.
+        recipe: where a command is to be run again, the options of it that shape the bytes, in words
+            of the command line; else empty.
     """
 
     out: Path
@@ -84,7 +83,7 @@ class JobStatus:
     noted: int
     images_per_second: float | None
     seconds_left: float | None
-    command: str
+    recipe: str
 
     def __str__(self) -> str:
         """A line for the job, and one for each split."""
@@ -101,10 +100,8 @@ class JobStatus:
             lines.append(
                 f"{self.images_per_second:,.0f} images/s; about {minutes:.0f} minutes left"
             )
-        if self.command and "command" in self.description:
-            lines.append(f"the command: {self.command}")
-        elif self.state == "sealed" and (shown := shown_command(self.command)):
-            lines.append(f"made by: {shown}")
+        if self.recipe:
+            lines.append(f"recipe: {self.recipe}")
         return "\n".join(map(printable, lines))
 
 
@@ -153,7 +150,7 @@ def read_status(out: Path) -> JobStatus:
         noted=sum(record.noted for record in records),
         images_per_second=rate,
         seconds_left=max(left, 0) / rate if rate else None,
-        command=command_for(out, stored),
+        recipe=recipe_of(stored.identity) if stored and "same command" in description else "",
     )
 
 

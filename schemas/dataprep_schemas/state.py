@@ -129,15 +129,11 @@ class StoredJob(State, frozen=True, tag="dataprep-job-2"):
 
     Attributes:
         units: a digest of every piece of the input, by its name.
-        command: what was typed to make it; empty if it was not a command.
-        proof: that this user wrote the rest here; a command without it is not repeated to anybody.
         generations: of a data set that grew, how many; no job makes that again. 0 of others.
     """
 
     identity: Identity
     units: dict[Text, Text]
-    command: Text = ""
-    proof: Text = ""
     generations: Count = 0
 
 

@@ -14,7 +14,6 @@ from pyarrow import parquet
 
 import dataprep
 from dataprep.errors import UsageError
-from dataprep.jobs.command import shown_command
 from dataprep.sealed import questions
 from tests.conftest import FINDINGS, Cli, Made, read_labels, write_radiographs
 
@@ -149,33 +148,3 @@ def test_names_of_labels_are_escaped(cli: Cli, tmp_path: Path, tiny: Made) -> No
     assert markdown[2] == r"| 50 % & a\_b\|c #{x} $y^2 \\ ~\<z\>\* | 1 | 100.0 |"
     assert "patients" not in markdown[0]
     assert cli("inspect", tmp_path / "raw", "--labels", "csv").code == 1
-
-
-def test_the_command_that_made_a_set_has_no_places(cli: Cli, tiny: Made, tmp_path: Path) -> None:
-    out = tmp_path / "a set"
-    words = [*tiny.command(out), "--seed", "3"]
-    assert cli.done(cli.start(*words, cwd=tmp_path)).code == 0
-    options = " ".join(words[5:])
-    made = f"made by: dataprep imagenet --raw_data_dir RAW --local_scratch_dir OUT {options}"
-    assert made in cli("status", out).out.splitlines()
-    assert made in cli("inspect", out).out.splitlines()
-    assert json.loads(cli("inspect", out, "--json").out)["command"] == made[len("made by: ") :]
-    (out / ".dataprep").rename(tmp_path / "gone")
-    assert "made by" not in cli("inspect", out).out
-
-
-@pytest.mark.parametrize(
-    ("stored", "shown"),
-    [
-        ("", ""),
-        ("cd / && dataprep folder --raw='/a b' --out /x", "dataprep folder --raw=RAW --out OUT"),
-        (
-            "cd / && dataprep folder --raw-data-dir a --out",
-            "dataprep folder --raw-data-dir RAW --out",
-        ),
-        ("cd '/a && b' && dataprep folder --raw a", "dataprep folder --raw RAW"),
-        ("cd / && dataprep 'folder", ""),
-    ],
-)
-def test_a_command_for_others_to_read(stored: str, shown: str) -> None:
-    assert shown_command(stored) == shown

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 import time
 from pathlib import Path
 
@@ -13,7 +12,6 @@ import pytest
 from PIL import Image
 
 from tests.conftest import Cli, Made, Raw
-from tests.forging import forge
 from tests.jobs.markers import claim_of
 
 
@@ -44,45 +42,22 @@ def test_status_of_an_unfinished_run(cli: Cli, tiny: Made, tmp_path: Path) -> No
     assert "train: 5 of 6 shards, 20 of 24 images" in result.out
 
 
-def test_status_says_which_command_that_was(cli: Cli, spoilt: Raw, tmp_path: Path) -> None:
-    words = [*spoilt.command(Path("out dir")), "--seed", "7"]
-    assert cli.done(cli.start(*words, cwd=tmp_path)).code == 3
-    found = cli("status", tmp_path / "out dir").out
-    assert f"\nthe command: cd {tmp_path} && dataprep {shlex.join(words)}\n" in found
-    # The command is to go on with, so it deletes nothing.
-    assert cli.done(cli.start(*words, "--overwrite", cwd=tmp_path)).code == 3
-    found = cli("status", tmp_path / "out dir").out
-    assert f"\nthe command: cd {tmp_path} && dataprep {shlex.join(words)}\n" in found
-    assert cli.done(cli.start(*words, "--max_bad", "4", cwd=tmp_path)).code == 0
-    assert "the command" not in cli("status", tmp_path / "out dir").out
-
-
-def test_a_command_that_this_user_has_not_typed_is_no_advice(
-    cli: Cli, tiny: Raw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_recipe_is_told_where_a_command_is_to_be_run_again(
+    cli: Cli, spoilt: Raw, tmp_path: Path
 ) -> None:
-    """A set with a job of its own may come from anybody, its owner and its hashes be right."""
     out = tmp_path / "out"
-    assert cli.done(cli.start(*tiny.command(Path("out")), cwd=tmp_path)).code == 0
-    next(out.glob("train/train-00000*")).write_bytes(b"")
-
-    def said() -> list[bool]:
-        """Whether each command that may tell of one does."""
-        results = [cli(name, out) for name in ("verify", "status", "inspect")]
-        assert not any("marker" in result.out + result.err for result in results)
-        return ["dataprep imagenet" in result.out + result.err for result in results]
-
-    assert said() == [True] * 3
-    job = out / ".dataprep" / "job.json"
-    kept = job.read_bytes()
-    forge(job, lambda found: found.update(command="cd / && dataprep imagenet && touch marker"))
-    assert said() == [False] * 3
-    job.write_bytes(kept)
-    forge(job, lambda found: found["units"].popitem())  # of another job of this user's
-    assert said() == [False] * 3
-    job.write_bytes(kept)
-    assert said() == [True] * 3
-    monkeypatch.setenv("HOME", str(tmp_path))  # another user's, or on another machine
-    assert said() == [False] * 3
+    words = ("--seed", "7", "--resize", "16", "--sink", "hdf5")
+    assert cli(*spoilt.command(out, *words)).code == 3
+    recipe = (
+        "recipe: imagenet --resize 16 --layout split --num_shards train=3 "
+        "--num_shards validation=1 --seed 7 --shuffle train=stratified --shuffle validation=none "
+        "--sink hdf5"
+    )
+    assert recipe in cli("status", out).out.splitlines()
+    assert cli(*spoilt.command(out, *words, "--max_bad", "4")).code == 0
+    assert "\nrecipe: " not in cli("status", out).out
+    assert recipe in cli("inspect", out).out.splitlines()
+    assert f"recipe: {json.loads(cli('inspect', out, '--json').out)['recipe']}" == recipe
 
 
 @pytest.mark.parametrize(
