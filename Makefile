@@ -102,6 +102,7 @@ $(MXNET)/.ready:
 test-example:
 	examples/dataprep-mds/run_tests.sh $(PYTHON) $(VENV)-mds
 	examples/dataprep-pets/run_tests.sh $(PYTHON) $(VENV)-mds
+	examples/dataprep-lmdb-torch/run_tests.sh $(PYTHON) $(VENV)-mds
 
 # Builds the image and runs it, as root, with buildah and debootstrap; docs/containers.md.
 test-container: setup

@@ -33,7 +33,7 @@ from dataprep.training.sampler import Sampler
 
 _FILES = "plain files, Pillow"
 _OURS, _CROPS = "tfrecord", "random parts: tfrecord"
-_FORMATS = ("tfrecord", "recordio", "webdataset", "hdf5", "lmdb-torch", "arrayrecord", "parquet")
+_FORMATS = ("tfrecord", "recordio", "webdataset", "hdf5", "arrayrecord", "parquet")
 _IN_ORDER = ("parquet", "webdataset's loader", "webdataset's loader, libjpeg-turbo")
 _RESUMED = (_OURS, _FILES, "MosaicML Streaming", "LitData", "Grain")
 _BATCHES = range(0, 1_281_024 - 4_096, 4_096)

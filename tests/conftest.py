@@ -52,7 +52,7 @@ THOROUGH = (
 # Likewise, of tests of every format: each damage costs a process, as others of the same library do.
 THOROUGH_TESTS = {
     f"test_damage_is_one_line[{variant}]"
-    for variant in ("hdf5-arrays", "hdf5-caffe", "lmdb-torch", "raw,single,off")
+    for variant in ("hdf5-arrays", "hdf5-caffe", "raw,single,off")
 }
 
 # What takes longest; whether its tests share what takes long to make, and so a process.
@@ -101,7 +101,6 @@ FORMATS = {
     "tfrecord": ("--sink", "tfrecord"),
     "lmdb": ("--sink", "lmdb"),
     "lmdb-raw": ("--sink", "lmdb", "--sink_option", "datum=raw", "--resize", "16x16"),
-    "lmdb-torch": ("--sink", "lmdb-torch"),
     "recordio": ("--sink", "recordio"),
     "hdf5": ("--sink", "hdf5"),
     "hdf5-arrays": ("--sink", "hdf5-arrays", "--resize", "16x16"),

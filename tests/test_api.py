@@ -63,7 +63,7 @@ def test_a_call_makes_the_bytes_of_the_command(
 def test_a_conversion_and_what_looks_at_it(cli: Cli, tiny: Made, tmp_path: Path) -> None:
     out = tmp_path / "out"
     seen: list[Progress] = []
-    done = dataprep.convert(tiny.out, to=out, sink="lmdb-torch", workers=1, progress=seen.append)
+    done = dataprep.convert(tiny.out, to=out, sink="lmdb", workers=1, progress=seen.append)
     assert (done.records, done.out) == (30, out)
     assert {it.phase for it in seen} == {"verify", "write", ""}
     seen.clear()

@@ -34,7 +34,7 @@ from dataprep_pipelines.failures import RESUME
 # What has a part in the bytes of a shard besides `codec_versions`, or in graphs sent to workers.
 _PACKAGES = (
     *("dataprep-shards", "apache-beam", "numpy", "h5py"),
-    *("lmdb", "protobuf", "msgpack", "google-crc32c"),
+    *("lmdb", "protobuf", "google-crc32c"),
 )
 _PLUGINS = ("dataprep.sinks", "dataprep.datasets")
 _SHARED = "put it on a file system that all workers share, under the same path"

@@ -59,7 +59,7 @@ def captions_of(out: Path) -> dict[str, tuple[str, ...]]:
 
 
 def test_most_formats_keep_them() -> None:
-    kept = {"tfrecord", "webdataset", "parquet", "hdf5", "hdf5-arrays", "lmdb-torch", "arrayrecord"}
+    kept = {"tfrecord", "webdataset", "parquet", "hdf5", "hdf5-arrays", "arrayrecord"}
     assert {*KEEPING} == kept & {*FORMATS}
 
 

@@ -216,7 +216,7 @@ def test_images_are_resized_as_from_the_raw_data_of_which_they_are_copies(
         ("tfrecord", "hdf5-arrays", ("--resize", "12x10"), "RAW", 3),
         ("tfrecord", "lmdb", ("--color", "gray"), "JPEG", 1),
         ("hdf5-arrays", "hdf5-arrays", ("--resize", "12x10", "--color", "gray"), "RAW", 1),
-        ("hdf5-arrays", "lmdb-torch", ("--center_crop", 10), "PNG", 3),
+        ("hdf5-arrays", "recordio", ("--center_crop", 10), "PNG", 3),
     ],
 )
 def test_a_recipe_fits_every_form(

@@ -38,7 +38,7 @@ def run(place: Path, *words: object) -> None:
 def test_a_set_that_brings_modules_is_read_without_them(
     cli: Cli, tiny: Made, hostile: Path
 ) -> None:
-    words = ("convert", tiny.out, "--sink", "lmdb-torch", "--to", hostile / "out")
+    words = ("convert", tiny.out, "--sink", "lmdb", "--to", hostile / "out")
     assert cli(*words).code == 0
     run(hostile, "verify", "out", "--level", "records")
     run(hostile, "inspect", "out/train.lmdb", "--records", 1)

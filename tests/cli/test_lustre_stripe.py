@@ -79,11 +79,11 @@ def test_one_large_file_is_striped(
     monkeypatch.setattr("dataprep_pipelines.run.check_free_space", lambda *_, **__: None)
     out = lustre.mount / "out"
     # The last --num_shards counts.
-    result = cli(*tiny.command(out, "--sink", "lmdb-torch", "--num_shards", "1", *words))
+    result = cli(*tiny.command(out, "--sink", "hdf5", "--num_shards", "1", *words))
     assert STOPPED in result.error
     # Both are in the same directory; the larger one counts.
     assert [part["count"] for part in lustre.layout(out)] == stripes
-    assert not {"train.lmdb", "validation.lmdb"} & set(lustre.seen(out))
+    assert not {"train.h5", "validation.h5"} & set(lustre.seen(out))
     assert len(lustre.calls("setstripe")) == 1
 
 

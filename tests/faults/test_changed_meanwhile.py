@@ -89,11 +89,11 @@ def test_workers_in_another_directory_find_what_was_named_relative_to_this_one(
 def test_what_a_killed_job_published_without_a_record_goes_with_it(
     cli: Cli, shelf: Shelf, tiny: Made, tmp_path: Path
 ) -> None:
-    out = shelf("lmdb-torch").copy(tmp_path / "out")
+    out = shelf("recordio").copy(tmp_path / "out")
     (out / "manifest.json").unlink()
     for record in (out / ".dataprep" / "commits").iterdir():
         record.unlink()
-    assert (out / "train.lmdb").exists()
+    assert (out / "train.rec").exists()
     assert cli(*tiny.command(out)).code == 0
     assert hashes(out) == tiny.files
 

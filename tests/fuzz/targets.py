@@ -21,7 +21,6 @@ _SINKS = {
     "hdf5-arrays": 100,
     "hdf5-caffe": 100,
     "lmdb": 100,
-    "lmdb-torch": 125,
     "parquet": 125,
     "recordio": 150,
     "tfrecord": 200,

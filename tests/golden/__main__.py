@@ -26,7 +26,7 @@ from tests.conftest import UNSIZED
 PLACE = Path(__file__).parent
 SHARDS = ("--num_shards", "train=2,validation=1", "--workers", "1")
 ONE_SIZE = {"lmdb-raw", "hdf5-arrays", "hdf5-caffe"}
-ANNOTATED = ("tfrecord", "hdf5", "webdataset", "parquet", "lmdb-torch")
+ANNOTATED = ("tfrecord", "hdf5", "webdataset", "parquet")
 
 
 def write_folders(raw: Path, *, more: bool = False) -> None:

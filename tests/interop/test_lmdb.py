@@ -1,7 +1,4 @@
-"""The ``lmdb`` library and caffe.proto's Datum read the databases, as Caffe would.
-
-folder2lmdb's reader is in tests/sinks/test_lmdb_torch.py, and reads in test_verify.py.
-"""
+"""The ``lmdb`` library and caffe.proto's Datum read the databases, as Caffe would."""
 
 from __future__ import annotations
 

@@ -24,7 +24,6 @@ SETS = {
     "hdf5-caffe": (PIXELS, ""),
     "lmdb": (("--num_shards", "1"), "nvidia.dali"),
     "lmdb of pixels": (("--sink_option", "datum=raw", *PIXELS, "--num_shards", "1"), ""),
-    "lmdb-torch": (("--num_shards", "1"), ""),
     "parquet": ((), "datasets"),
     "recordio": (("--num_shards", "1"), "nvidia.dali"),
     "tfrecord": ((), "tensorflow"),

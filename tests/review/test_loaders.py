@@ -30,7 +30,7 @@ PAGES = [Path(__file__).parents[2] / "docs" / name for name in ("reading.md", "t
 BLOCK = re.compile(r"(?:<!-- (?P<notes>[^\n]*) -->\n)?```(?P<language>\w+)\n(?P<code>.*?)```", re.S)
 FORMATS_PAGE = PAGES[0].with_name("formats.md")
 IMAGES = 24
-ONE_FILE = "lmdb", "lmdb-raw", "lmdb-torch", "recordio"
+ONE_FILE = "lmdb", "lmdb-raw", "recordio"
 MXNET_PYTHON = "DATAPREP_MXNET_PYTHON"  # MXNet cannot be installed beside the others
 NOTING = """
 import json, sys

@@ -11,7 +11,7 @@ import dataprep
 from dataprep.sealed.records import Records
 from tests.conftest import Cli, Made, Raw, make, write_tiny_raw
 
-READABLE = ["tfrecord", "hdf5", "lmdb", "lmdb-torch", "recordio", "webdataset", "parquet"]
+READABLE = ["tfrecord", "hdf5", "lmdb", "recordio", "webdataset", "parquet"]
 
 
 @pytest.fixture(scope="session")

@@ -43,7 +43,6 @@ def test_a_manifest_gives_back_what_it_was_told(tiny: Made, info: DatasetInfo) -
             replace(INFO, attributes=(), boxes=False, captions=False),
             ("bounding boxes", "captions", "patient_id, view"),
         ),
-        ("lmdb-torch", replace(INFO, boxes=False), ("bounding boxes",)),
     ],
 )
 def test_what_is_left_out_is_said(name: str, kept: DatasetInfo, lost: tuple[str, ...]) -> None:

@@ -1,4 +1,4 @@
-"""What both LMDB sinks promise, one label an image or many, files or pixels."""
+"""What the LMDB sink promises, of files or pixels."""
 
 from __future__ import annotations
 
@@ -18,15 +18,12 @@ from dataprep.sinks import lmdb_environment
 from dataprep.sinks.base import Sink
 from dataprep.sinks.example import DatasetInfo, Example
 from dataprep.sinks.lmdb_caffe import LmdbSink
-from dataprep.sinks.lmdb_torch import LmdbTorchSink
 from dataprep.sinks.subprocess_reader import read_unverified
-from tests.sinks.examples import MULTI, RAW, SINGLE, example, places, write
+from tests.sinks.examples import RAW, SINGLE, example, places, write
 
 KINDS: dict[str, tuple[Callable[[], Sink], DatasetInfo]] = {
     "caffe": (LmdbSink, SINGLE),
     "caffe-raw": (lambda: LmdbSink(datum="raw"), RAW),
-    "torch": (LmdbTorchSink, SINGLE),
-    "torch-multi": (LmdbTorchSink, MULTI),
 }
 
 

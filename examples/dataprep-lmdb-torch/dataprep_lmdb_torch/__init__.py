@@ -23,14 +23,13 @@ from typing import Any, ClassVar
 
 import lmdb
 import msgpack
-from typing_extensions import override
-
 from dataprep.errors import SinkError
 from dataprep.sinks import Record, WrittenFile
 from dataprep.sinks.example import DatasetInfo, Example, to_bytes, to_text
 from dataprep.sinks.lmdb_environment import LmdbFileSink, LmdbReader, LmdbWriter
 from dataprep.sinks.subprocess_reader import in_child
 from dataprep.tables import Value
+from typing_extensions import override
 
 _LENGTH = b"__len__"
 _KEYS = b"__keys__"
