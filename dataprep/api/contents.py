@@ -87,7 +87,7 @@ class Contents:
             reason; ``records.parquet`` names all.
         noted_images: how many there are.
         turned: stored images with an EXIF orientation other than 1, by which what dataprep decodes
-            is turned; of the whole data set, as far as its version looked.
+            is turned; of the whole data set.
         classes: identifier and name of every class, by number, whether or not it has images.
         recipe: what made it, in the words of the command line, without places.
     """

@@ -95,7 +95,7 @@ class ImageRecipe(Value, frozen=True, kw_only=True, omit_defaults=True):
     dicom_window: Annotated[str, Meta(max_length=64)] = "file"
     max_pixels: Positive
     max_image_bytes: Positive | None = None
-    statistics: Literal["off", "on", "mean"]
+    statistics: Literal["off", "on"]
     chroma: Option
     repair_chroma: Option
     repair_quality: Annotated[int, Meta(ge=1, le=100)]

@@ -110,11 +110,6 @@ class CommitRecord(State, frozen=True, tag="dataprep-commit-2"):
         """How many images were read: written or rejected."""
         return self.records + self.rejected
 
-    @property
-    def total_bytes(self) -> int:
-        """The size of all the shard's files."""
-        return sum(file.bytes for file in self.files)
-
 
 class RowsFile(Value, frozen=True):
     """A file below ``.dataprep/commits``, with its path from the output directory."""
