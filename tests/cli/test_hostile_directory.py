@@ -41,7 +41,7 @@ def test_a_set_that_brings_modules_is_read_without_them(
     words = ("convert", tiny.out, "--sink", "lmdb", "--to", hostile / "out")
     assert cli(*words).code == 0
     run(hostile, "verify", "out", "--level", "records")
-    run(hostile, "inspect", "out/train.lmdb", "--records", 1)
+    run(hostile, "inspect", "out/train_lmdb/data.mdb", "--records", 1)
 
 
 @pytest.mark.thorough
