@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from dataprep.api.contents import Contents, inspect
     from dataprep.api.progress import Progress
     from dataprep.api.review import Linted, card, lint, report, sql
-    from dataprep.jobs.dry_run import Plan
-    from dataprep.jobs.status import JobStatus
+    from dataprep.jobs.preparing.dry_run import Plan
+    from dataprep.jobs.running.status import JobStatus
     from dataprep.sealed.diff import Difference
     from dataprep.sealed.records import Records
     from dataprep.sealed.set import SealedSet
@@ -76,8 +76,8 @@ _WHERE: Final = {
     **dict.fromkeys(("Contents", "inspect"), "dataprep.api.contents"),
     "Difference": "dataprep.sealed.diff",
     "Example": "dataprep.sinks.example",
-    "JobStatus": "dataprep.jobs.status",
-    "Plan": "dataprep.jobs.dry_run",
+    "JobStatus": "dataprep.jobs.running.status",
+    "Plan": "dataprep.jobs.preparing.dry_run",
     **dict.fromkeys(("Linted", "card", "lint", "report", "sql"), "dataprep.api.review"),
     "Progress": "dataprep.api.progress",
     "Pushed": "dataprep.staging.push",

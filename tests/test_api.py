@@ -459,8 +459,8 @@ def test_watching_ends_with_the_run(
     monkeypatch.setattr("dataprep.cli.status._LINE_SECONDS", 0.2)
     out = tiny.copy(tmp_path / "out")
     program = (
-        "import sys; from pathlib import Path; from dataprep.jobs.lock import locked;"
-        "from dataprep.jobs.workspace import Workspace\n"
+        "import sys; from pathlib import Path; from dataprep.jobs.output.lock import locked;"
+        "from dataprep.jobs.output.workspace import Workspace\n"
         "with locked(Workspace(Path(sys.argv[1]))): print('held', flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(

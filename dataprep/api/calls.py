@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
     from dataprep.datasets.base import Dataset
     from dataprep.images import Recipe
-    from dataprep.jobs.dry_run import Plan
+    from dataprep.jobs.preparing.dry_run import Plan
     from dataprep.jobs.request import Request
-    from dataprep.jobs.status import JobStatus
+    from dataprep.jobs.running.status import JobStatus
     from dataprep.sealed.diff import Difference
     from dataprep.sealed.set import SealedSet
     from dataprep.sealed.verify import Level, Verified
@@ -142,8 +142,8 @@ def prepare(
         if request.append:
             raise UsageError("--dry_run tells of whole data sets only; leave out --append")
         return _planned(call, request, progress)
-    from dataprep.jobs.append import append
-    from dataprep.jobs.prepare import prepare
+    from dataprep.jobs.preparing.append import append
+    from dataprep.jobs.preparing.prepare import prepare
     from dataprep_pipelines.run import Launcher
 
     run = append if request.append else prepare
@@ -167,7 +167,7 @@ def plan_raw(raw: Path, dataset: str, rule: str) -> Plan:
 
 
 def _planned(call: _Call, request: Request, progress: Tell | None, rule: str | None = None) -> Plan:
-    from dataprep.jobs.dry_run import dry_run
+    from dataprep.jobs.preparing.dry_run import dry_run
     from dataprep_pipelines.run import Launcher
     from dataprep_pipelines.runners import Engine
 
@@ -272,7 +272,7 @@ def _convert(
         }
     )
     _check_foreign(request.out)
-    from dataprep.jobs.convert import convert
+    from dataprep.jobs.deriving.convert import convert
     from dataprep_pipelines.run import Launcher
 
     with call.running(progress) as reporter:
@@ -311,7 +311,7 @@ def compact(
         build_dir=call.values["build_dir"],
         striping=chosen_striping(call.values),
     )
-    from dataprep.jobs.append import compact
+    from dataprep.jobs.deriving.convert import compact
     from dataprep_pipelines.run import Launcher
 
     try:
@@ -364,7 +364,7 @@ def verify(
         return found
     if address_of(out):
         return replace(found, remedy="run `dataprep push` again: it replaces bad files")
-    from dataprep.jobs import clearing  # late: what is whole needs none of it
+    from dataprep.jobs.running import clearing  # late: what is whole needs none of it
 
     gone = clearing.discard(place, found) if discard else []
     remedy = clearing.remedy(place, found, discarded=discard)
@@ -438,7 +438,7 @@ def status(out: StrPath) -> JobStatus:
     Raises:
         DatasetError: there is no job in it.
     """
-    from dataprep.jobs.status import read_status
+    from dataprep.jobs.running.status import read_status
 
     return read_status(Path(not_empty(out)))
 

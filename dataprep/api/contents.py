@@ -13,8 +13,8 @@ import msgspec
 
 from dataprep.api.places import located
 from dataprep.errors import SourceError
-from dataprep.jobs.identity import identity_of, recipe_of
-from dataprep.jobs.workspace import Workspace
+from dataprep.jobs.output.workspace import Workspace
+from dataprep.jobs.running.identity import identity_of, recipe_of
 from dataprep.remote.store import address_of
 from dataprep.sealed.set import PresentSplit, SealedSet, described
 from dataprep.staging.directory import PRIVATE
@@ -23,7 +23,7 @@ from dataprep.tables.records import NAME, TURNED, check_sealed, conspicuous, cou
 from dataprep_schemas.manifest import Statistics, Statuses
 
 if TYPE_CHECKING:
-    from dataprep.jobs.dry_run import Plan
+    from dataprep.jobs.preparing.dry_run import Plan
 
 _SHOWN = 5  # images that are not just stored
 _PUBLISHED: Final = "since its files were found as they are published"

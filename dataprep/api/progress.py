@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from dataprep.system.messages import printable, sized
 
 if TYPE_CHECKING:
-    from dataprep.jobs.job import Job
+    from dataprep.jobs.running.job import Job
     from dataprep_schemas.state import CommitRecord
 
 _TOLD_SECONDS: Final = 0.1  # between two reports of a phase, at least

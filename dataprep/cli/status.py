@@ -48,8 +48,8 @@ def status_command(out: Path, watch: bool, json: bool) -> None:
 
 def _conspicuous(out: Path) -> Iterator[str]:
     """Images of the finished shards that are not just stored, and why."""
-    from dataprep.jobs.commit import finished_shards
-    from dataprep.jobs.workspace import Workspace
+    from dataprep.jobs.output.commit import finished_shards
+    from dataprep.jobs.output.workspace import Workspace
     from dataprep.tables.records import conspicuous
 
     for record in finished_shards(Workspace(out)):

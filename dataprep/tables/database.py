@@ -40,7 +40,7 @@ def open_database(
 
     Args:
         directory: takes the files, which are removed at the end; what a killed process left is
-            swept by `dataprep.jobs.clearing`. None: for queries that keep nothing, as a scan.
+            swept by `dataprep.jobs.running.clearing`. None: for queries that keep nothing.
         rows: about how many the largest table has, where that is known.
         ordered: whether a scan gives the rows in the order of the file.
 

@@ -11,14 +11,17 @@ from typing import Final
 import pyarrow as pa
 
 from dataprep.errors import UsageError
-from dataprep.system.messages import printable
+from dataprep.system.messages import counted, printable
 from dataprep.system.regular_files import read_regular
 from dataprep.tables.database import Database, make_table
+from dataprep_schemas.state import ExcludedNames
 
 _EXPECTED: Final = (
     "expected a CSV with the columns split and key, as `dataprep lint --write_exclude` writes it, "
     "or one name a line"
 )
+
+NOT_ONE: Final = "no image has, or several have"
 
 # A name without a split may be in any, and one without a folder anywhere; but only in one place.
 _EXCLUDED: Final = """
@@ -82,6 +85,12 @@ def leave_out(database: Database, path: Path) -> None:
     """
     make_table(database, "named", read_exclude(path))
     database.execute(_EXCLUDED)
+
+
+def describe_excluded(found: ExcludedNames) -> str:
+    """How many images ``--exclude`` leaves out, and how many names there are not of one."""
+    unknown = f"; {counted(found.unknown, 'name')} there that {NOT_ONE}" if found.unknown else ""
+    return f"{counted(found.images, 'image')} left out (--exclude){unknown}"
 
 
 def _unusable(path: Path, what: str) -> UsageError:

@@ -18,7 +18,7 @@ import msgspec
 
 from dataprep import errors
 from dataprep.errors import DataprepError, PipelineError, SinkError, SourceError
-from dataprep.jobs.lock import Lease
+from dataprep.jobs.output.lock import Lease
 from dataprep.sinks import ShardName
 from dataprep.system.durable_files import is_full, storage_error
 from dataprep.system.state_files import read_document, write_state

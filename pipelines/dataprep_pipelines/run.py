@@ -18,13 +18,24 @@ from pathlib import Path
 
 from dataprep.datasets import Dataset, ScanUnit
 from dataprep.errors import DataprepError, PipelineError, SinkError, SourceError
-from dataprep.jobs.build_directory import check_free_space, lay_out
-from dataprep.jobs.commit import finished_shard, forget_progress, images_under_way, read_records
-from dataprep.jobs.engine import Reporter
-from dataprep.jobs.index_parts import IndexParts, forget_part, has_part, is_current, read_part
-from dataprep.jobs.job import Job
-from dataprep.jobs.lock import Lease, check_held
-from dataprep.jobs.workspace import Workspace
+from dataprep.jobs.output.commit import (
+    finished_shard,
+    forget_progress,
+    images_under_way,
+    read_records,
+)
+from dataprep.jobs.output.index_parts import (
+    IndexParts,
+    forget_part,
+    has_part,
+    is_current,
+    read_part,
+)
+from dataprep.jobs.output.lock import Lease, check_held
+from dataprep.jobs.output.workspace import Workspace
+from dataprep.jobs.running.build_directory import check_free_space, lay_out
+from dataprep.jobs.running.engine import Reporter
+from dataprep.jobs.running.job import Job
 from dataprep.sinks import ShardName
 from dataprep.system.job_limits import usable_cores
 from dataprep.system.messages import counted
@@ -48,7 +59,7 @@ _LOOKING = 0.05  # of the time: a metadata server should not pay for a progress 
 
 @dataclass(frozen=True, slots=True)
 class Launcher:
-    """An engine as the user chose it; a `dataprep.jobs.engine.Engine`."""
+    """An engine as the user chose it; a `dataprep.jobs.running.engine.Engine`."""
 
     chosen: Engine
 
@@ -58,14 +69,14 @@ class Launcher:
         return self.chosen.is_local
 
     def check(self) -> None:
-        """See `dataprep.jobs.engine.Engine.check`."""
+        """See `dataprep.jobs.running.engine.Engine.check`."""
         check(self.chosen)
 
     @contextmanager
     def workers(
         self, workspace: Workspace, places: dict[str, Path], lease: Lease, reporter: Reporter
     ) -> Iterator[RunningWorkers]:
-        """The engine, running; see `dataprep.jobs.engine.Engine.workers`."""
+        """The engine, running; see `dataprep.jobs.running.engine.Engine.workers`."""
         with started(self.chosen, workspace.private / "slurm", reporter.line) as running:
             # Of many workers, each should look less often.
             lease = replace(lease, look_seconds=running.look_seconds)
@@ -96,7 +107,7 @@ class RunningWorkers:
     def scan(
         self, dataset: Dataset, raw: Path, units: Sequence[ScanUnit], index: Path, *, trust: bool
     ) -> IndexParts:
-        """The index of these units; see `dataprep.jobs.engine.Workers.scan`."""
+        """The index of these units; see `dataprep.jobs.running.engine.Workers.scan`."""
         with ThreadPoolExecutor(usable_cores()) as pool:  # parts of long lists are large
             kept = dict(zip(units, pool.map(partial(read_part, index), units), strict=True))
         stale = [
@@ -147,7 +158,7 @@ class RunningWorkers:
         """Make and commit every shard of the job that is not there yet, in rounds.
 
         A shard that fails is tried again when the others are done, twice; see
-        `dataprep.jobs.engine.Workers.write`.
+        `dataprep.jobs.running.engine.Workers.write`.
         """
         workspace, line = job.workspace, self.reporter.line
         done = _finished(workspace, job.shard_names())

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dataprep.datasets import Dataset, ScanUnit
-from dataprep.jobs.index_parts import scan_into
+from dataprep.jobs.output.index_parts import scan_into
 from dataprep_pipelines.failures import FailureLog
 from dataprep_pipelines.runners import STOP
 from dataprep_pipelines.tasks import TaskSpec, Work

@@ -26,7 +26,7 @@ from typing import Any
 
 from dataprep.datasets import close_archives
 from dataprep.errors import PipelineError
-from dataprep.jobs.lock import Lease
+from dataprep.jobs.output.lock import Lease
 from dataprep.system.durable_files import write_durably
 from dataprep.system.regular_files import read_regular
 from dataprep_pipelines.failures import RESUME

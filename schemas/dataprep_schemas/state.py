@@ -326,7 +326,7 @@ class Failure(State, frozen=True, tag="dataprep-failure-2"):
 
 
 class Marker(Struct, frozen=True, forbid_unknown_fields=True):
-    """Who holds an output directory; see `dataprep.jobs.lock`.
+    """Who holds an output directory; see `dataprep.jobs.output.lock`.
 
     Attributes:
         process: the holder's number.

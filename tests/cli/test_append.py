@@ -343,7 +343,7 @@ def test_there_must_be_something_to_add_to(cli: Cli, folders: Made, tmp_path: Pa
 def test_where_there_is_no_room_only_more_room_helps(
     cli: Cli, grown: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    usage = "dataprep.jobs.build_directory.shutil.disk_usage"
+    usage = "dataprep.jobs.running.build_directory.shutil.disk_usage"
     monkeypatch.setattr(usage, lambda path: SimpleNamespace(free=0))
     error = refused(cli, grown).rstrip()
     assert error.endswith(" free; free some space: new shards are put beside the old ones")

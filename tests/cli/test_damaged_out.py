@@ -15,7 +15,7 @@ import pytest
 
 import dataprep
 from dataprep.errors import DatasetError, SinkError
-from dataprep.jobs import merge as merge_module
+from dataprep.jobs.running import journal as journal_module
 from dataprep.sealed.set import SealedSet
 from dataprep.system.state_files import write_state
 from dataprep_schemas.state import MergeJournal
@@ -193,7 +193,7 @@ def test_a_set_that_grew_heals_or_is_overwritten_in_the_midst_of_a_merge(
         raise SinkError
 
     with monkeypatch.context() as patch:
-        patch.setattr(merge_module, "finish_merge", killed)
+        patch.setattr(journal_module, "finish_merge", killed)
         assert cli(*grown.command(out, "--append")).code == 1
     assert (out / ".dataprep/grow.json").exists()
     if (out / name).exists():

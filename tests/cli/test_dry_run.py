@@ -11,7 +11,7 @@ import pytest
 
 import dataprep
 from dataprep.errors import DatasetError, SourceError, UsageError
-from dataprep.jobs.dry_run import Plan
+from dataprep.jobs.preparing.dry_run import Plan
 from dataprep.sealed.set import SealedSet
 from tests.conftest import Cli, Made, Raw, hashes, rows_of
 from tests.jobs.markers import claim_of

@@ -177,7 +177,7 @@ def test_an_unexpected_error_is_one_line_that_asks_for_debug(
     def fail(out: Path) -> None:
         raise ZeroDivisionError("a defect")
 
-    monkeypatch.setattr("dataprep.jobs.status.read_status", fail)
+    monkeypatch.setattr("dataprep.jobs.running.status.read_status", fail)
     result = cli("status", tmp_path)
     assert result.code == 1
     assert "unexpected ZeroDivisionError: a defect; add --debug" in result.error

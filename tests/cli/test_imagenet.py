@@ -72,8 +72,8 @@ def test_a_directory_in_use_is_refused_naming_host_and_process(
 ) -> None:
     out = tiny.copy(tmp_path / "out")
     program = (
-        "import sys; from pathlib import Path; from dataprep.jobs.lock import locked;"
-        "from dataprep.jobs.workspace import Workspace\n"
+        "import sys; from pathlib import Path; from dataprep.jobs.output.lock import locked;"
+        "from dataprep.jobs.output.workspace import Workspace\n"
         "with locked(Workspace(Path(sys.argv[1]))): print('held', flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from dataprep.errors import DatasetError
-from dataprep.jobs.build_directory import lay_out
-from dataprep.jobs.job import Job
+from dataprep.jobs.running.build_directory import lay_out
+from dataprep.jobs.running.job import Job
 from tests.conftest import Cli, Made, hashes, leftovers
 from tests.system.lustre.lustre import Lustre, layout, make_lustre
 

@@ -24,7 +24,7 @@ from typing import Any
 import pytest
 
 from dataprep import plugins
-from dataprep.jobs import lock
+from dataprep.jobs.output import lock
 from dataprep.staging import copying
 from dataprep.system import durable_files
 from dataprep_pipelines.runners import Round

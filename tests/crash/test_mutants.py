@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
-from dataprep.jobs import clearing, commit, engine, identity, merge, prepare, seal, shard, workspace
-from dataprep.jobs.lock import Lease
+from dataprep.jobs.output import commit, workspace
+from dataprep.jobs.output.lock import Lease
+from dataprep.jobs.preparing import prepare
+from dataprep.jobs.running import clearing, engine, identity, journal, seal, shard
 from dataprep.sinks import hashed_file
 from dataprep.staging import copying, writing
 from dataprep.staging.directory import StageDirectory
@@ -133,8 +135,11 @@ MUTANTS: dict[str, tuple[str, Plant]] = {
         "overwrite",
         instead(clearing, "_planned", lambda _: []),
     ),
-    "the journal is not flushed": ("append", instead(merge, "write_state", torn)),
-    "the journal's directory is not flushed": ("append", instead(merge, "sync_directory", nothing)),
+    "the journal is not flushed": ("append", instead(journal, "write_state", torn)),
+    "the journal's directory is not flushed": (
+        "append",
+        instead(journal, "sync_directory", nothing),
+    ),
     "the journal is forgotten": ("append", instead(engine, "finish_merge", nothing)),
     "copies are not flushed": ("stage", unflushed(writing)),
     "small copies are not flushed": (

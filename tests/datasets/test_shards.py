@@ -128,7 +128,7 @@ def test_a_look_copies_little(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     WRITERS["compressed parquet"](tmp_path, IMAGES)
     plan = prepared(tmp_path, tmp_path.with_name("out"), dry_run=True)
     assert sum(split.images for split in plan.splits.values()) == len(IMAGES)
-    monkeypatch.setattr("dataprep.jobs.dry_run._MOST_COPIED", 1)
+    monkeypatch.setattr("dataprep.jobs.preparing.dry_run._MOST_COPIED", 1)
     with pytest.raises(UsageError, match="would have to be copied to look at them"):
         prepared(tmp_path, tmp_path.with_name("out"), dry_run=True)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dataprep.jobs import raw_images
+from dataprep.jobs.preparing import raw_images
 from dataprep.sealed import verify
 from tests.conftest import BEAM, Cli, Made, Shelf, hashes, leftovers
 

@@ -41,7 +41,7 @@ def photo_shelf(photos: Made, tmp_path_factory: pytest.TempPathFactory) -> Shelf
 def optimism() -> Iterator[None]:
     """The estimate believes that there is room, as it would if others filled the disk later."""
     with pytest.MonkeyPatch.context() as patch:
-        usage = "dataprep.jobs.build_directory.shutil.disk_usage"
+        usage = "dataprep.jobs.running.build_directory.shutil.disk_usage"
         patch.setattr(usage, lambda path: SimpleNamespace(free=1 << 40))
         yield
 

@@ -12,15 +12,15 @@ import pytest
 from dataprep.api.progress import Reporter
 from dataprep.errors import LockedError, PipelineError
 from dataprep.images import Recipe
-from dataprep.jobs.clearing import remove_partial_files
-from dataprep.jobs.commit import finished_shards
-from dataprep.jobs.identity import claim, read_job
-from dataprep.jobs.job import Job
-from dataprep.jobs.lock import locked
-from dataprep.jobs.prepare import prepare
+from dataprep.jobs.output.commit import finished_shards
+from dataprep.jobs.output.lock import locked
+from dataprep.jobs.output.workspace import Workspace, read_job
+from dataprep.jobs.preparing.prepare import prepare
 from dataprep.jobs.request import MaxBad, Request
-from dataprep.jobs.seal import seal
-from dataprep.jobs.workspace import Workspace
+from dataprep.jobs.running.clearing import remove_partial_files
+from dataprep.jobs.running.identity import claim
+from dataprep.jobs.running.job import Job
+from dataprep.jobs.running.seal import seal
 from dataprep.sinks import ShardName
 from dataprep_pipelines.failures import FailureLog
 from dataprep_pipelines.run import Launcher

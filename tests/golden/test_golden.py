@@ -13,7 +13,7 @@ import pytest
 import dataprep
 from dataprep import plugins
 from dataprep.images import codec_versions
-from dataprep.jobs.job import layout_versions
+from dataprep.jobs.running.job import layout_versions
 from dataprep.sealed.set import SealedSet
 from dataprep.system.state_files import release
 from dataprep.version import __version__

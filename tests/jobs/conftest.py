@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from dataprep.images import Recipe
-from dataprep.jobs.job import Job, SplitJob
-from dataprep.jobs.lock import Lease
-from dataprep.jobs.raw_images import RawImages
+from dataprep.jobs.output.lock import Lease
+from dataprep.jobs.output.workspace import Workspace
+from dataprep.jobs.preparing.raw_images import RawImages
 from dataprep.jobs.request import MaxBad, Request
-from dataprep.jobs.workspace import Workspace
+from dataprep.jobs.running.job import Job, SplitJob
 from dataprep.sinks import DatasetInfo
 
 

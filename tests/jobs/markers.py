@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from dataprep.jobs.lock import marker_of_this_process, marker_text
+from dataprep.jobs.output.lock import marker_of_this_process, marker_text
 
 
 def claim_of(host: str = "", **changes: str | int) -> str:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.jobs import build_directory
-from dataprep.jobs.build_directory import Places, building, remove_build_directories
+from dataprep.jobs.running import build_directory
+from dataprep.jobs.running.build_directory import Places, building, remove_build_directories
 from dataprep.sinks import DatasetInfo, WrittenFile
 from dataprep.system import filesystems
 from tests.conftest import Cli, Shelf, hashes, leftovers

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataprep.jobs.clearing import remove_partial_files
-from dataprep.jobs.workspace import Workspace
+from dataprep.jobs.output.workspace import Workspace
+from dataprep.jobs.running.clearing import remove_partial_files
 from dataprep.system.durable_files import partial_path
 
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from dataprep.errors import PipelineError
-from dataprep.jobs import commit as module
-from dataprep.jobs.commit import (
+from dataprep.jobs.output import commit as module
+from dataprep.jobs.output.commit import (
     ShardProgress,
     commit,
     forget_progress,
@@ -26,8 +26,8 @@ from dataprep.jobs.commit import (
     read_records,
     temporary_files,
 )
-from dataprep.jobs.status import read_status
-from dataprep.jobs.workspace import Workspace
+from dataprep.jobs.output.workspace import Workspace
+from dataprep.jobs.running.status import read_status
 from dataprep.sinks.recordio import RecordIOWriter
 from dataprep.system.state_files import hashed, write_state
 from dataprep_pipelines.runners import RunningEngine
@@ -162,7 +162,7 @@ def test_other_bytes_that_are_recorded_meanwhile_are_refused(
         publish(temporaries, finals)
         assert commit(workspace, theirs)
 
-    monkeypatch.setattr("dataprep.jobs.commit.publish", other_worker_first)
+    monkeypatch.setattr("dataprep.jobs.output.commit.publish", other_worker_first)
     with temporary_files(finals) as temporaries:
         for temporary, data in zip(temporaries, OURS.values(), strict=True):
             temporary.write_bytes(data)

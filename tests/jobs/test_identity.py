@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from dataprep.errors import DatasetError
 from dataprep.images import Recipe
-from dataprep.jobs.identity import check_identity
-from dataprep.jobs.workspace import Workspace
+from dataprep.jobs.output.workspace import Workspace
+from dataprep.jobs.running.identity import check_identity
 from dataprep.sealed.set import examples_of
 from dataprep.sinks import DatasetInfo
 from dataprep.system.state_files import write_state

@@ -9,7 +9,7 @@ import pytest
 
 from dataprep.datasets.base import Dataset, Found, ScanUnit
 from dataprep.errors import SinkError, SourceError
-from dataprep.jobs.index_parts import (
+from dataprep.jobs.output.index_parts import (
     IndexParts,
     check_unchanged,
     is_current,

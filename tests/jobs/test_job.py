@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dataprep.jobs.job import default_shard_count
+from dataprep.jobs.running.job import default_shard_count
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 
 from dataprep.errors import LockedError
-from dataprep.jobs import lock
-from dataprep.jobs.lock import (
+from dataprep.jobs.output import lock
+from dataprep.jobs.output.lock import (
     Lease,
     Sighting,
     Silence,
@@ -31,7 +31,7 @@ from dataprep.jobs.lock import (
     locked,
     sight,
 )
-from dataprep.jobs.workspace import Workspace
+from dataprep.jobs.output.workspace import Workspace
 from dataprep_schemas.state import Marker
 from tests.jobs.markers import claim_of, dead_process, wait_until
 
@@ -45,8 +45,8 @@ LONG = 10.0
 HOLD = """
 import socket, sys, threading, time
 from pathlib import Path
-from dataprep.jobs.lock import locked
-from dataprep.jobs.workspace import Workspace
+from dataprep.jobs.output.lock import locked
+from dataprep.jobs.output.workspace import Workspace
 from dataprep.errors import LockedError
 out, host, lease_seconds = sys.argv[1:]
 if host:

@@ -13,8 +13,8 @@ from PIL import Image
 
 import dataprep
 from dataprep.errors import DatasetError, SourceError
-from dataprep.jobs.lock import locked
-from dataprep.jobs.workspace import Workspace
+from dataprep.jobs.output.lock import locked
+from dataprep.jobs.output.workspace import Workspace
 from dataprep_pipelines.failures import FailureLog
 from tests.conftest import Cli, Made, hashes
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dataprep.datasets import ScanUnit
-from dataprep.jobs.index_parts import forget_part, read_part
+from dataprep.jobs.output.index_parts import forget_part, read_part
 from dataprep_pipelines import run
 from dataprep_schemas.state import IndexPart
 from tests.conftest import Cli, Made

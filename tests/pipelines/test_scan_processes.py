@@ -12,7 +12,7 @@ import pytest
 
 from dataprep.datasets import Dataset, Found, Scanned, ScanUnit
 from dataprep.errors import PipelineError
-from dataprep.jobs import prepare
+from dataprep.jobs.preparing import prepare
 from dataprep_pipelines import scan
 from dataprep_pipelines.runners.local import InProcesses, work_queue
 from dataprep_pipelines.tasks import Work

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.jobs.lock import Lease
+from dataprep.jobs.output.lock import Lease
 from dataprep_pipelines import tasks
 from dataprep_pipelines.tasks import (
     CannotWorkError,

@@ -11,7 +11,7 @@ import pytest
 
 import dataprep_schemas
 from dataprep.errors import DatasetError
-from dataprep.jobs.status import read_status
+from dataprep.jobs.running.status import read_status
 from dataprep.sealed.set import SealedSet
 from dataprep_schemas import manifest_schema
 from tests.conftest import Made

@@ -13,16 +13,17 @@ from typing import Any
 import pytest
 
 from dataprep.errors import DataprepError, DatasetError, PipelineError
-from dataprep.jobs import commit, lock, seal, workspace
-from dataprep.jobs.commit import (
+from dataprep.jobs.output import commit, lock, workspace
+from dataprep.jobs.output.commit import (
     finished_shard,
     publish_once,
     temporary_files,
 )
-from dataprep.jobs.lock import Lease, check_held, locked
-from dataprep.jobs.seal import publish_manifest
-from dataprep.jobs.shard import ShardStoppedError
-from dataprep.jobs.workspace import Workspace
+from dataprep.jobs.output.lock import Lease, check_held, locked
+from dataprep.jobs.output.workspace import Workspace
+from dataprep.jobs.running import seal
+from dataprep.jobs.running.seal import publish_manifest
+from dataprep.jobs.running.shard import ShardStoppedError
 from dataprep.sinks import ShardName
 from dataprep.system import durable_files, state_files
 from dataprep.system.durable_files import write_durably
@@ -244,7 +245,7 @@ class Schedule:
         self._plan(worker, 40)
 
     def _write_shard(self, request: str, lease: Lease, where: Workspace, shard: ShardName) -> None:
-        """As `dataprep.jobs.shard.write_shard` does."""
+        """As `dataprep.jobs.running.shard.write_shard` does."""
         data = f"{request}{shard}".encode()
         finals = _finals(where, shard)
         with temporary_files(finals) as temporaries:  # type: ignore[arg-type]  # as above

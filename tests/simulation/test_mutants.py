@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from dataprep.jobs import lock, seal
+from dataprep.jobs.output import lock
+from dataprep.jobs.running import seal
 from dataprep.system import durable_files
 from tests.simulation import scenario
 from tests.simulation.scenario import sweep

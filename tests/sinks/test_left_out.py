@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from dataprep.jobs.job import kept_info
+from dataprep.jobs.running.job import kept_info
 from dataprep.plugins import load_sink
 from dataprep.sealed.set import SealedSet, examples_of
 from dataprep.sinks import DatasetInfo

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from dataprep.archives import open_files
 from dataprep.cli.signals import resumable
 from dataprep.errors import StagingError, StoppedError
-from dataprep.jobs import build_directory, shard
+from dataprep.jobs.running import build_directory, shard
 from dataprep.sealed.verify import verify
 from dataprep.system import throttle
 from dataprep.system.throttle import Bandwidth, divide, io_limited, pay

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import dataprep.jobs.job
+import dataprep.jobs.running.job
 from dataprep.system.state_files import upgrade
 from dataprep.version import __version__
 from tests.conftest import Cli, Made, write_tiny_raw
@@ -74,7 +74,7 @@ def test_growing_under_another_version_is_said(
     (folder,) = (raw / "train").iterdir()
     for image in sorted((tmp_path / "more" / "train" / folder.name).iterdir())[4:]:
         image.rename(folder / image.name)
-    monkeypatch.setattr(dataprep.jobs.job, "__version__", "0.2.0")
+    monkeypatch.setattr(dataprep.jobs.running.job, "__version__", "0.2.0")
     said = f"was made with dataprep {__version__}, now 0.2.0: other versions may write other bytes"
     result = cli(*words, out, "--append")
     assert result.code == 0, result

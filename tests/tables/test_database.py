@@ -122,6 +122,6 @@ def test_what_is_opened_is_exactly_the_spill_directory_and_the_files(
 
 
 def test_what_workers_load_has_no_database_in_it() -> None:
-    modules = "dataprep.jobs.raw_images, dataprep.jobs.shard, dataprep_pipelines.write"
-    program = f"import sys, {modules}; sys.exit('duckdb' in sys.modules)"
+    jobs = "dataprep.jobs.preparing.raw_images, dataprep.jobs.running.shard"
+    program = f"import sys, {jobs}, dataprep_pipelines.write; sys.exit('duckdb' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

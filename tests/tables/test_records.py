@@ -21,13 +21,13 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from dataprep.errors import DatasetError
-from dataprep.jobs import shard as shard_module
-from dataprep.jobs.commit import commit
-from dataprep.jobs.job import Made, Rejected, SplitJob
-from dataprep.jobs.lock import locked
-from dataprep.jobs.seal import join_rows
-from dataprep.jobs.shard import ShardRows
-from dataprep.jobs.workspace import Workspace
+from dataprep.jobs.output.commit import commit
+from dataprep.jobs.output.lock import locked
+from dataprep.jobs.output.workspace import Workspace
+from dataprep.jobs.running import shard as shard_module
+from dataprep.jobs.running.job import Made, Rejected, SplitJob
+from dataprep.jobs.running.seal import join_rows
+from dataprep.jobs.running.shard import ShardRows
 from dataprep.sinks import DatasetInfo, ShardName, WrittenFile
 from dataprep.sinks.example import Example
 from dataprep.system.state_files import file_sha256

@@ -185,7 +185,7 @@ def slurm_scheduler(text: str, logs: Path, name: str) -> Iterator[Any]:
 def _certificate(logs: Path) -> Iterator[Path]:
     """A file of a certificate and its key beside the logs, which only its owner can read.
 
-    After a launcher was killed, `dataprep.jobs.clearing` sweeps it.
+    After a launcher was killed, `dataprep.jobs.running.clearing` sweeps it.
     """
     from distributed.security import Security
 

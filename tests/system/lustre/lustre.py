@@ -114,6 +114,6 @@ def make_lustre(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Lustre:
         return "lustre" if found == mount or mount in found.parents else real(path)
 
     monkeypatch.setattr("dataprep.system.filesystems.filesystem_of", filesystem_of)
-    monkeypatch.setattr("dataprep.jobs.build_directory.filesystem_of", filesystem_of)
+    monkeypatch.setattr("dataprep.jobs.running.build_directory.filesystem_of", filesystem_of)
     monkeypatch.setattr("os.path.ismount", lambda path: Path(path) in (mount, Path("/")))
     return Lustre(mount, state)

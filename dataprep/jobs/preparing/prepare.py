@@ -12,23 +12,23 @@ from typing import TYPE_CHECKING
 from dataprep.datasets import Dataset, Found, close_archives
 from dataprep.errors import DatasetError, SinkError, UsageError
 from dataprep.images.dicom import BURNED_IN
-from dataprep.jobs.commit import finished_shard
-from dataprep.jobs.engine import Engine, Reporter, Workers, working
-from dataprep.jobs.identity import claim, claim_generation, is_other_job, other_versions
-from dataprep.jobs.index_parts import (
+from dataprep.jobs.output.commit import finished_shard
+from dataprep.jobs.output.index_parts import (
     IndexParts,
     check_unchanged,
     forget_part,
     has_part,
     shared_index_directory,
 )
-from dataprep.jobs.job import Job, describe_splits, kept_info, split_job
-from dataprep.jobs.links import describe_links, refuse_links
-from dataprep.jobs.raw_images import STORED_WITH_8_BITS, RawImages
+from dataprep.jobs.output.workspace import Workspace
+from dataprep.jobs.preparing.links import describe_links, refuse_links
+from dataprep.jobs.preparing.raw_images import STORED_WITH_8_BITS, RawImages
+from dataprep.jobs.preparing.summary import check_unmatched, open_images, report_summary, summarize
 from dataprep.jobs.request import Request, absolute, check_splits, describe_examples, settle
-from dataprep.jobs.seal import check_rejected, seal
-from dataprep.jobs.summary import check_unmatched, open_images, report_summary, summarize
-from dataprep.jobs.workspace import Workspace
+from dataprep.jobs.running.engine import Engine, Reporter, Workers, working
+from dataprep.jobs.running.identity import claim, claim_generation, is_other_job, other_versions
+from dataprep.jobs.running.job import Job, describe_splits, kept_info, split_job
+from dataprep.jobs.running.seal import check_rejected, seal
 from dataprep.plugins import load_dataset
 from dataprep.remote.raw import laid_out
 from dataprep.remote.store import address_of

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from dataprep.errors import PipelineError
-from dataprep.jobs.workspace import Workspace
+from dataprep.jobs.output.workspace import Workspace
 from dataprep.system.durable_files import partial_path, rename, write_once
 from dataprep.system.regular_files import read_regular
 from dataprep.system.state_files import encode, is_intact, read_state

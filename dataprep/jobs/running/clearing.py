@@ -12,9 +12,9 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 from dataprep.errors import DataprepError, DatasetError
-from dataprep.jobs.commit import read_records
-from dataprep.jobs.lock import Lease, check_held, locked
-from dataprep.jobs.workspace import Workspace
+from dataprep.jobs.output.commit import read_records
+from dataprep.jobs.output.lock import Lease, check_held, locked
+from dataprep.jobs.output.workspace import Workspace
 from dataprep.plugins import load_sink
 from dataprep.sealed.set import PART, SealedSet, foreign_files, has_part
 from dataprep.sinks import ShardName
@@ -26,7 +26,7 @@ from dataprep_schemas.manifest import Identity
 from dataprep_schemas.state import StoredJob
 
 if TYPE_CHECKING:
-    from dataprep.jobs.job import Job
+    from dataprep.jobs.running.job import Job
     from dataprep.sealed.verify import Verified
     from dataprep.sinks import Layout, Sink
 

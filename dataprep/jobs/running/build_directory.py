@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dataprep.errors import DatasetError, SinkError
-from dataprep.jobs.job import Job
+from dataprep.jobs.running.job import Job
 from dataprep.sinks import ShardName, WrittenFile
 from dataprep.system.durable_files import PARTIAL, storage_error
 from dataprep.system.filesystems import (

@@ -20,8 +20,8 @@ from dataprep.errors import DataprepError, ImageError
 from dataprep.images import Note, Prepared, Recipe, kind_of, prepare
 from dataprep.images.pixels import placed
 from dataprep.images.prepare import EXTRAS
-from dataprep.jobs.commit import rejected_images
-from dataprep.jobs.job import SAMPLE, Job, Made, OwnValue, Rejected, map_in_order
+from dataprep.jobs.output.commit import rejected_images
+from dataprep.jobs.running.job import SAMPLE, Job, Made, OwnValue, Rejected, map_in_order
 from dataprep.sinks import DatasetInfo, ShardName
 from dataprep.sinks.example import Example
 from dataprep.system.messages import counted

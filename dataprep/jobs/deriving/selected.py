@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from dataprep.datasets.splits import parse_split
 from dataprep.errors import DatasetError, UsageError
 from dataprep.jobs.request import ConvertRequest, usual_shuffle
-from dataprep.jobs.summary import describe_excluded, is_split
+from dataprep.jobs.running.job import is_split
 from dataprep.sealed.set import SealedSet
 from dataprep.sinks import DatasetInfo
 from dataprep.system.messages import counted, printable, some_of
@@ -93,6 +93,8 @@ def take(
     left_out = manifest.excluded
     if chosen.exclude is not None:
         more = tables.left_out(database)
+        from dataprep.tables.exclude import describe_excluded
+
         report(describe_excluded(more))
         left_out = _both(left_out, more)
     if chosen.relabel is not None:

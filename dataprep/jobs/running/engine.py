@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Protocol
 
 from dataprep.datasets import Dataset, ScanUnit
-from dataprep.jobs.build_directory import remove_build_directories
-from dataprep.jobs.clearing import remove_partial_files
-from dataprep.jobs.index_parts import IndexParts
-from dataprep.jobs.job import Job
-from dataprep.jobs.lock import Lease, locked
-from dataprep.jobs.merge import finish_merge
-from dataprep.jobs.workspace import Workspace
+from dataprep.jobs.output.index_parts import IndexParts
+from dataprep.jobs.output.lock import Lease, locked
+from dataprep.jobs.output.workspace import Workspace
+from dataprep.jobs.running.build_directory import remove_build_directories
+from dataprep.jobs.running.clearing import remove_partial_files
+from dataprep.jobs.running.job import Job
+from dataprep.jobs.running.journal import finish_merge
 from dataprep.system.durable_files import storage_error
 from dataprep.system.messages import some_of
 from dataprep_schemas.state import CommitRecord

@@ -33,8 +33,9 @@ from dataprep.sealed.set import NAME as MANIFEST
 from dataprep.system.durable_files import make_durably
 from dataprep.system.messages import printable
 from dataprep.system.ownership import require_own
+from dataprep.system.state_files import read_document
 from dataprep.tables.records import NAME as RECORDS
-from dataprep_schemas.state import ShardName
+from dataprep_schemas.state import ShardName, StoredJob
 
 
 class Workspace:
@@ -131,3 +132,12 @@ class Workspace:
                 )
             self._looked_at.add(above)
         return above / parts[-1]
+
+
+def read_job(workspace: Workspace) -> StoredJob:
+    """The stored job.
+
+    Raises:
+        DatasetError: it is damaged.
+    """
+    return read_document(workspace.job, StoredJob, "run the same command with --overwrite")

@@ -1,4 +1,4 @@
-"""What a data set of raw images would be: `dataprep.jobs.prepare` up to the plan, elsewhere.
+"""What a data set of raw images would be: what `prepare` does up to the plan, elsewhere.
 
 The index goes to a temporary directory, so that OUT is neither needed nor touched.
 """
@@ -18,13 +18,13 @@ from typing import Final
 
 from dataprep.errors import ImageError, UsageError
 from dataprep.images import Recipe, kind_of, prepare
-from dataprep.jobs.engine import Engine, Reporter
-from dataprep.jobs.links import refuse_links
-from dataprep.jobs.prepare import RawData, check_places, found, plan, scan
-from dataprep.jobs.raw_images import RawImages
+from dataprep.jobs.output.workspace import Workspace
+from dataprep.jobs.preparing.links import refuse_links
+from dataprep.jobs.preparing.prepare import RawData, check_places, found, plan, scan
+from dataprep.jobs.preparing.raw_images import RawImages
+from dataprep.jobs.preparing.summary import open_images, report_summary, summarize
 from dataprep.jobs.request import MaxBad, Request, absolute
-from dataprep.jobs.summary import open_images, report_summary, summarize
-from dataprep.jobs.workspace import Workspace
+from dataprep.jobs.running.engine import Engine, Reporter
 from dataprep.remote.store import address_of
 from dataprep.rows import Row
 from dataprep.system.messages import counted, printable, sized

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Literal
 
 from dataprep.errors import DatasetError
-from dataprep.jobs.commit import are_there, finished_shards, images_under_way
-from dataprep.jobs.identity import read_job, recipe_of
-from dataprep.jobs.lock import LEASE_SECONDS, is_alive, sight
-from dataprep.jobs.workspace import Workspace
+from dataprep.jobs.output.commit import are_there, finished_shards, images_under_way
+from dataprep.jobs.output.lock import LEASE_SECONDS, is_alive, sight
+from dataprep.jobs.output.workspace import Workspace, read_job
+from dataprep.jobs.running.identity import recipe_of
 from dataprep.sealed.set import PART, SealedSet, described, require_directory
 from dataprep.system.messages import counted, printable
 from dataprep.system.state_files import read_state

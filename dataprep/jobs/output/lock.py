@@ -33,7 +33,7 @@ from pathlib import Path
 import msgspec
 
 from dataprep.errors import LockedError
-from dataprep.jobs.workspace import Workspace
+from dataprep.jobs.output.workspace import Workspace
 from dataprep.system.durable_files import PARTIAL, partial_path
 from dataprep.system.regular_files import open_regular
 from dataprep_schemas.state import Marker

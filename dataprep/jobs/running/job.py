@@ -16,16 +16,16 @@ from dataprep.errors import UsageError
 from dataprep.images import Measured, codec_versions
 from dataprep.images.fingerprint import Fingerprint
 from dataprep.images.pixels import Pixels
-from dataprep.jobs.lock import Lease
+from dataprep.jobs.output.lock import Lease
+from dataprep.jobs.output.workspace import Workspace
 from dataprep.jobs.request import EVERY_SPLIT, OutputRequest
-from dataprep.jobs.workspace import Workspace
 from dataprep.sealed.set import examples_of
 from dataprep.sinks import DatasetInfo, ShardName, Sink
 from dataprep.sinks.example import Example
 from dataprep.system.messages import counted, sized, some_of
 from dataprep.tables import Box, Value
 from dataprep.version import __version__
-from dataprep_schemas.manifest import Input, Shuffle, SinkConfig
+from dataprep_schemas.manifest import Input, Shuffle, SinkConfig, SplitName
 from dataprep_schemas.state import CommitRecord
 
 if TYPE_CHECKING:
@@ -384,3 +384,12 @@ def _asked(split: str, request: OutputRequest) -> int | None:
 def _preferred(split: str, sink: Sink) -> int:
     preferred = _PREFERRED.get(split, _OTHERS)
     return preferred if sink.usual_shards is None else min(preferred, sink.usual_shards)
+
+
+def is_split(name: str | None) -> bool:
+    """Whether a split may be called so: files are named after it."""
+    try:
+        msgspec.convert(name, SplitName)
+    except msgspec.ValidationError:
+        return False
+    return True

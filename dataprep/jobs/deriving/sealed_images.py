@@ -20,7 +20,7 @@ from dataprep.errors import ImageError, SinkError, SourceError
 from dataprep.images import Prepared, Recipe, prepare
 from dataprep.images.decode import raw_to_png
 from dataprep.images.fingerprint import Fingerprint
-from dataprep.jobs.job import SAMPLE, Job, Made, OwnValue, Rejected, map_in_order
+from dataprep.jobs.running.job import SAMPLE, Job, Made, OwnValue, Rejected, map_in_order
 from dataprep.sealed.records import Records
 from dataprep.sealed.set import PresentSplit, SealedSet, first_rows
 from dataprep.sinks import DatasetInfo, ShardName

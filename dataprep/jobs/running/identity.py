@@ -16,18 +16,18 @@ from msgspec.json import encode
 from msgspec.structs import replace
 
 from dataprep.errors import DatasetError
-from dataprep.jobs.clearing import check_foreign_files, remove_data_set, remove_planned
-from dataprep.jobs.commit import read_records
-from dataprep.jobs.lock import check_held
-from dataprep.jobs.workspace import Workspace
+from dataprep.jobs.output.commit import read_records
+from dataprep.jobs.output.lock import check_held
+from dataprep.jobs.output.workspace import Workspace, read_job
+from dataprep.jobs.running.clearing import check_foreign_files, remove_data_set, remove_planned
 from dataprep.system.durable_files import sync_directory
 from dataprep.system.messages import printable
-from dataprep.system.state_files import differing, read_document, read_state, write_state
+from dataprep.system.state_files import differing, read_state, write_state
 from dataprep_schemas.manifest import Identity, Manifest
 from dataprep_schemas.state import StoredJob
 
 if TYPE_CHECKING:  # `dataprep status` reads jobs, and needs nothing of these
-    from dataprep.jobs.job import Job
+    from dataprep.jobs.running.job import Job
     from dataprep.sealed.set import SealedSet
 
 _SHOWN: Final = 4  # differences spelled out in an error; the rest are counted
@@ -162,15 +162,6 @@ def store_grown(workspace: Workspace, manifest: Manifest) -> None:
     stored = StoredJob(identity_of(manifest), {}, generations=generations)
     write_state(workspace.job, stored, flush=True)
     sync_directory(workspace.private)
-
-
-def read_job(workspace: Workspace) -> StoredJob:
-    """The stored job.
-
-    Raises:
-        DatasetError: it is damaged.
-    """
-    return read_document(workspace.job, StoredJob, "run the same command with --overwrite")
 
 
 def what_differs(

@@ -14,12 +14,12 @@ from msgspec.structs import asdict
 
 from dataprep.errors import DatasetError, RejectedError
 from dataprep.images import Statistics
-from dataprep.jobs.build_directory import building
-from dataprep.jobs.commit import publish, rejected_images, temporary_files
-from dataprep.jobs.job import Job, SplitJob
-from dataprep.jobs.lock import Lease, check_held
+from dataprep.jobs.output.commit import publish, rejected_images, temporary_files
+from dataprep.jobs.output.lock import Lease, check_held
+from dataprep.jobs.output.workspace import Workspace
 from dataprep.jobs.request import MaxBad
-from dataprep.jobs.workspace import Workspace
+from dataprep.jobs.running.build_directory import building
+from dataprep.jobs.running.job import Job, SplitJob
 from dataprep.sealed.set import SealedSet
 from dataprep.sinks import FinishedShard
 from dataprep.system.durable_files import sync_directory, write_durably

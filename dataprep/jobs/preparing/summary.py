@@ -7,20 +7,19 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
-import msgspec
-
 from dataprep.datasets import Dataset, Found, wanted_splits
 from dataprep.datasets.lists import about_numbers
 from dataprep.datasets.splits import in_usual_order
 from dataprep.errors import DatasetError, RejectedError, SourceError, UsageError
-from dataprep.jobs.index_parts import IndexParts
+from dataprep.jobs.output.index_parts import IndexParts
+from dataprep.jobs.output.workspace import Workspace
 from dataprep.jobs.request import MaxBad, Request, check_splits
-from dataprep.jobs.workspace import Workspace
+from dataprep.jobs.running.job import is_split
 from dataprep.sealed.set import SealedSet
 from dataprep.system.messages import counted, printable, some_of
 from dataprep.system.state_files import digest_of, file_sha256, read_state, write_state
-from dataprep_schemas.manifest import SplitName, Unmatched
-from dataprep_schemas.state import ExcludedNames, ScanSummary
+from dataprep_schemas.manifest import Unmatched
+from dataprep_schemas.state import ScanSummary
 
 if TYPE_CHECKING:
     from dataprep.tables.images import Images
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 Classes = Sequence[tuple[str, str]]
 """Identifier and name of each class, in the order of their numbers."""
 
-_NOT_ONE: Final = "no image has, or several have"
 _RULES: Final = 3  # raise it whenever the same index would be summarized otherwise
 
 
@@ -217,15 +215,6 @@ def cannot_grow(out: Path, why: str, instead: str) -> DatasetError:
     return DatasetError(f"{out} cannot grow by --append: {why}; {instead} (`dataprep convert`)")
 
 
-def is_split(name: str | None) -> bool:
-    """Whether a split may be called so: files are named after it."""
-    try:
-        msgspec.convert(name, SplitName)
-    except msgspec.ValidationError:
-        return False
-    return True
-
-
 def _sha256(path: Path) -> str:
     try:
         return file_sha256(path)
@@ -242,7 +231,7 @@ def check_unmatched(
 
     Args:
         max_bad: how many images may be missing or not listed, or names to exclude no image's.
-        before: as `dataprep.jobs.seal.check_rejected` has it.
+        before: as `dataprep.jobs.running.seal.check_rejected` has it.
 
     Raises:
         RejectedError: more are than the user allows.
@@ -254,7 +243,9 @@ def check_unmatched(
         what = [text for text, _ in _unmatched(summary.unmatched)]
         where = f"; {names} names all of them" if what else ""
         if summary.excluded is not None and (unknown := summary.excluded.unknown):
-            what.append(f"{counted(unknown, 'name')} in --exclude that {_NOT_ONE}")
+            from dataprep.tables.exclude import NOT_ONE
+
+            what.append(f"{counted(unknown, 'name')} in --exclude that {NOT_ONE}")
         if before[1]:
             what.append(f"{counted(before[1], 'image')} rejected before")
         raise RejectedError(
@@ -268,6 +259,8 @@ def report_summary(
 ) -> None:
     """Tell the user what may be a surprise."""
     if summary.excluded is not None:
+        from dataprep.tables.exclude import describe_excluded  # which loads Arrow
+
         report(describe_excluded(summary.excluded))
     if (old := summary.assigned) is not None:
         groups = f" and {old.groups_there:,} of its {counted(old.groups, 'group')}"
@@ -292,12 +285,6 @@ def report_summary(
             f"{split} has no image of {len(classes):,} of {len(summary.classes):,} classes: "
             f"{some_of(classes)}; if shares cut the splits, {advice}"
         )
-
-
-def describe_excluded(found: ExcludedNames) -> str:
-    """How many images ``--exclude`` leaves out, and how many names there are not of one."""
-    unknown = f"; {counted(found.unknown, 'name')} there that {_NOT_ONE}" if found.unknown else ""
-    return f"{counted(found.images, 'image')} left out (--exclude){unknown}"
 
 
 def _unmatched(found: Unmatched) -> list[tuple[str, str]]:

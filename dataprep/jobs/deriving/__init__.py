@@ -1,0 +1,1 @@
+"""Making data sets of finished ones: convert, select, compact."""

@@ -1,0 +1,1 @@
+"""Making a data set of raw images, or adding what is new to one."""
