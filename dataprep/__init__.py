@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from dataprep.jobs.preparing.dry_run import Plan
     from dataprep.jobs.running.status import JobStatus
     from dataprep.sealed.diff import Difference
-    from dataprep.sealed.records import Records
     from dataprep.sealed.set import SealedSet
     from dataprep.sealed.verify import Verified
     from dataprep.sinks.example import Example
     from dataprep.staging.push import Pushed
     from dataprep.training.mixture import mix
+    from dataprep.training.records import Records
 
 __all__ = [
     "Contents",
@@ -82,7 +82,7 @@ _WHERE: Final = {
     "Progress": "dataprep.api.progress",
     "Pushed": "dataprep.staging.push",
     "mix": "dataprep.training.mixture",
-    "Records": "dataprep.sealed.records",
+    "Records": "dataprep.training.records",
     "SealedSet": "dataprep.sealed.set",
     "Verified": "dataprep.sealed.verify",
 }
@@ -125,8 +125,8 @@ def open(  # noqa: A001  # dataprep.open
             that is none.
     """
     from dataprep.api.places import located
-    from dataprep.sealed.records import Records
     from dataprep.sealed.set import SealedSet
+    from dataprep.training.records import Records
 
     sealed = SealedSet.read(located(path, cache, cache_bytes))
     return Records(sealed, split, where=where, limit=limit, sample=sample, stratify=stratify)

@@ -14,10 +14,10 @@ from dataprep.api.parameters import choice, flag, number, option
 from dataprep.cli.output import PLACE, say, show
 from dataprep.errors import DatasetError, UsageError
 from dataprep.plugins import load_sink
-from dataprep.sealed.records import describe
 from dataprep.sinks import DatasetInfo, Sink
 from dataprep.sinks.example import Example
 from dataprep.system.regular_files import require_regular
+from dataprep.training.records import describe
 
 _CAFFE = "data.mdb"  # what is in an LMDB directory
 _JSON = (

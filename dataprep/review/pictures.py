@@ -14,13 +14,14 @@ from typing import Any, Final
 
 from PIL import Image, ImageDraw
 
-from dataprep.errors import DataprepError, UsageError
-from dataprep.review.facts import sample
+from dataprep.errors import DataprepError, DatasetError, UsageError
+from dataprep.review.facts import rows_of, sample
 from dataprep.review.findings import opened
-from dataprep.sealed.records import Records
 from dataprep.sealed.set import SealedSet, first_rows
+from dataprep.sealed.split import FinishedSplit
 from dataprep.sinks.example import Example
 from dataprep.system.messages import printable
+from dataprep.tables.records import NAME
 
 _SIDE: Final = 112  # pixels of the longer side
 _QUALITY: Final = 70
@@ -67,10 +68,11 @@ class Album:
         found = {}
         wanted = sorted((self._rows[image], image) for image in {*images} & self._rows.keys())
         for split in {split for _, (split, _) in wanted}:
-            with Records(self._sealed, split) as records:
-                for row, (of, key) in wanted:
-                    if of == split:
-                        found[of, key] = _stored(records, row - self._first[split], key)
+            finished = FinishedSplit(self._sealed, split)
+            for row, (of, key) in wanted:
+                if of == split:
+                    found[of, key] = _stored(finished, row - self._first[split], key)
+            finished.close()
         return found
 
 
@@ -99,16 +101,24 @@ def _address(example: Example) -> str:
     return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode()
 
 
-def _stored(records: Records, number: int, key: str) -> Picture:
-    place = short(f"{records.split}/{key}")
+def _stored(finished: FinishedSplit, number: int, key: str) -> Picture:
+    place = short(f"{finished.split}/{key}")
     try:
-        example = records[number]
-        if example.key != key:
-            return Picture(None, "", place)
+        example = _example(finished, number, key)
         text = short("".join(example.captions[:1]))
         return Picture(_address(example), short(example.class_name), place, text)
     except (LookupError, DataprepError, OSError):  # a damaged shard, or one that is not there
         return Picture(None, "", place)
+
+
+def _example(finished: FinishedSplit, number: int, key: str) -> Example:
+    example = finished[number]
+    if example.key != key:
+        raise DatasetError(
+            f"{finished.out / NAME} does not say where {printable(key)} is; `dataprep verify` "
+            "names bad files"
+        )
+    return example
 
 
 def preview(out: Path, *, split: str | None, images: int, seed: int) -> None:
@@ -126,10 +136,15 @@ def preview(out: Path, *, split: str | None, images: int, seed: int) -> None:
     splits = [*sealed.splits] if split is None else [sealed.split_called(split)]
     with opened(sealed) as (database, _):
         chosen = sample(database, splits, images=images, seed=seed)
+        found = rows_of(database, [(split, key) for _, split, key in chosen])
     if not chosen:
         return
-    with Records(sealed, chosen[0][1]) as records:
-        shown = [(records.by_key(key), records.classes[label]) for label, _, key in chosen]
+    finished = FinishedSplit(sealed, chosen[0][1])
+    first = first_rows(sealed.manifest)[finished.split][0]
+    shown = [
+        (_example(finished, found[split, key] - first, key), finished.info.classes[label])
+        for label, split, key in chosen
+    ]
     columns = max(console.width // _CELLS, 1)
     for start in range(0, len(shown), columns):
         row = shown[start : start + columns]

@@ -24,11 +24,11 @@ from dataprep_schemas.manifest import File
 _Read = TypeVar("_Read", Example, bytes)
 
 COLUMNS: Final = ("key", "labels", "bytes", "xxh3")
-"""Of the table of records, which `Row` has."""
+"""Of the table of records, which `Recorded` has."""
 _FEW: Final = 16  # one in so many: a whole shard is quicker than a dozen ranges of it
 
 
-class Row(NamedTuple):
+class Recorded(NamedTuple):
     """What the table of records says of an example."""
 
     key: str
@@ -55,7 +55,7 @@ def read_few(
     data: File,
     reader: ShardReader,
     numbers: Sequence[int],
-    rows: Mapping[int, Row],
+    rows: Mapping[int, Recorded],
     read: Callable[[ShardReader, int], _Read],
 ) -> list[_Read]:
     """Examples of one shard, in the order of the numbers.

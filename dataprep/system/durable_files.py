@@ -7,8 +7,8 @@ import errno
 import os
 import re
 import secrets
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from dataprep.errors import SinkError, UsageError
@@ -86,6 +86,22 @@ def rename(temporary: Path, path: Path, check: Callable[[], object] = lambda: No
         raise
 
 
+@contextmanager
+def whole(path: Path, check: Callable[[], object] = lambda: None) -> Iterator[Path]:
+    """A temporary name for what is to be at ``path``: whole, or not at all.
+
+    Args:
+        check: as for `rename`.
+    """
+    temporary = partial_path(path)
+    try:
+        yield temporary
+        rename(temporary, path, check)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
 def write_durably(
     path: Path,
     data: bytes,
@@ -101,13 +117,8 @@ def write_durably(
         check: as for `rename`.
         mode: its permissions, from the start; the umask takes from them.
     """
-    temporary = partial_path(path)
-    try:
+    with whole(path, check) as temporary:
         _write_new(temporary, data, flush=flush, mode=mode)
-        rename(temporary, path, check)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def write_beside(path: Path, data: bytes, way_out: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyarrow.csv import write_csv
 
-from dataprep.system.durable_files import partial_path
+from dataprep.system.durable_files import whole
 from dataprep.system.messages import printable
 from dataprep.system.shares import read_share
 from dataprep.tables.arrow import check_index
@@ -228,35 +228,11 @@ class Images(AbstractContextManager["Images"]):
             RecordsTable(self.known.parent, None).close()  # its columns are ours
         kind = "temp table" if rows <= _FEW else "view"
         database.execute(f"create {kind} parts as select * from {tables(self.paths)}")
-        source = "parts"
-        if self.identifiers:
-            self._identify(database)
-            source = "identified"
-        columns = column_list([*_OF_LIST, *_OF_PLACE, *self.attributes])
-        name = result = "images" if self.exclude is None else "found"
+        parts = self._identify(database) if self.identifiers else "parts"
+        whole = "images" if self.exclude is None else "found"
+        self._join_lists(database, parts, whole if self.cut is None else "uncut")
         if self.cut is not None:
-            name = "uncut"
-        images = _IMAGES.format(kind="view", name=name, columns=columns, parts=source)
-        unmatched = _UNMATCHED
-        if self._has_lists:
-            database.execute(
-                "create view listed as select * from parts where status in ('listed', 'excluded')"
-            )
-            check_listed_once(database)
-            bare, stems = database.execute(_BARE).fetchone() or (False, False)
-            called = ["parse_filename(member.key)" if bare else "member.key", "member.alias"]
-            called = [*map(_STEM.format, called)] if stems else called
-            database.execute(_MATCHED.format(name=called[0], alias=called[1]))
-            of_list = column_list([*_OF_LIST, *self.attributes], "listed.")
-            of_place = column_list(_OF_PLACE, "matched.")
-            images = _IMAGES.format(kind="temp table", name=name, columns=columns, parts=source)
-            images += _JOINED.format(columns=f"{of_list}, {of_place}")
-            unmatched += _UNMATCHED_JOINED
-        database.execute(images)
-        values = {"cut": self.cut is not None} if self._has_lists else {}
-        database.execute(unmatched, {**self._wanted, **values})
-        if self.cut is not None:
-            self._assigned = cut_images(database, self.cut, result, self.known)
+            self._assigned = cut_images(database, self.cut, whole, self.known)
         if self.exclude is not None:
             leave_out(database, self.exclude)
         if self.known is None:
@@ -266,7 +242,7 @@ class Images(AbstractContextManager["Images"]):
             database.execute(_KNOWN.format(table=tables([self.known]), fold=fold))
         return database
 
-    def _identify(self, database: Database) -> None:
+    def _identify(self, database: Database) -> str:
         """Make the view ``identified``: the parts, with the identifiers of their classes."""
         found = rows(database, "select distinct labels from parts where labels is not null")
         named = [[self.identifiers[label] for label in labels] for (labels,) in found]
@@ -275,6 +251,30 @@ class Images(AbstractContextManager["Images"]):
         table = pa.table({"labels": labels, "identifiers": pa.array(named, kind)})
         make_table(database, "known_labels", table)
         database.execute(_IDENTIFIED)
+        return "identified"
+
+    def _join_lists(self, database: Database, parts: str, name: str) -> None:
+        """Make the table of this name, of images and of what lists say, and ``unmatched``."""
+        columns = column_list([*_OF_LIST, *_OF_PLACE, *self.attributes])
+        if not self._has_lists:
+            query = _IMAGES.format(kind="view", name=name, columns=columns, parts=parts)
+            database.execute(query)
+            database.execute(_UNMATCHED, self._wanted)
+            return
+        database.execute(
+            "create view listed as select * from parts where status in ('listed', 'excluded')"
+        )
+        check_listed_once(database)
+        bare, stems = database.execute(_BARE).fetchone() or (False, False)
+        called = ["parse_filename(member.key)" if bare else "member.key", "member.alias"]
+        called = [*map(_STEM.format, called)] if stems else called
+        database.execute(_MATCHED.format(name=called[0], alias=called[1]))
+        query = _IMAGES.format(kind="temp table", name=name, columns=columns, parts=parts)
+        of_list = column_list([*_OF_LIST, *self.attributes], "listed.")
+        of_place = column_list(_OF_PLACE, "matched.")
+        database.execute(query + _JOINED.format(columns=f"{of_list}, {of_place}"))
+        values = {**self._wanted, "cut": self.cut is not None}
+        database.execute(_UNMATCHED + _UNMATCHED_JOINED, values)
 
     @property
     def _has_lists(self) -> bool:
@@ -330,16 +330,12 @@ class Images(AbstractContextManager["Images"]):
 
     def write_unmatched(self, path: Path) -> None:
         """All of them, as CSV; whole or not at all."""
-        temporary = partial_path(path)
-        try:
-            found = self.database.sql(
-                "select status, split, key as name, container as place from unmatched "
-                "order by status, split, key"
-            )
+        found = self.database.sql(
+            "select status, split, key as name, container as place from unmatched "
+            "order by status, split, key"
+        )
+        with whole(path) as temporary:
             write_csv(found.to_arrow_table(), temporary)
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
 
     def unstored(self) -> Iterator[pa.Table]:
         """What is known of and not stored: missing, unlisted, ignored, excluded; as records."""

@@ -93,7 +93,6 @@ def shuffled(
     split: str,
     images: int,
     shards: int,
-    *,
     shuffle: Shuffle,
     seed: int,
     columns: str,
@@ -117,13 +116,7 @@ def shuffled(
 
 
 def write_order(
-    directory: Path,
-    ordered: Iterable[pa.Table],
-    *,
-    split: str,
-    images: int,
-    shards: int,
-    token: str,
+    directory: Path, ordered: Iterable[pa.Table], split: str, images: int, shards: int, token: str
 ) -> None:
     """Keep the order of a split's images.
 

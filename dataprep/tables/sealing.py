@@ -14,7 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from dataprep.system.durable_files import partial_path, rename
+from dataprep.system.durable_files import whole
 from dataprep.system.state_files import file_sha256
 from dataprep.tables.records import NAME, STATUSES, STORED, parquet_writer
 from dataprep_schemas.manifest import RecordsFile, Statuses, Totals
@@ -101,19 +101,17 @@ def write_rows(
     """
     from dataprep.tables.database import open_database, tables
 
-    temporary = partial_path(path)
-    try:
-        with open_database(scratch, [temporary], rows=rows) as database:
-            file = _write(temporary, chain(stored, _sorted(database, rest, schema)), schema)
-            database.execute(f"create view records as from {tables([temporary])}")
-            statuses = _statuses(database)
-            splits = {
-                split: _counts(database, split, statuses[split], count, multilabel=multilabel)
-                for split, count in shards.items()
-            }
-        rename(temporary, path, check)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with (
+        whole(path, check) as temporary,
+        open_database(scratch, [temporary], rows=rows) as database,
+    ):
+        file = _write(temporary, chain(stored, _sorted(database, rest, schema)), schema)
+        database.execute(f"create view records as from {tables([temporary])}")
+        statuses = _statuses(database)
+        splits = {
+            split: _counts(database, split, statuses[split], count, multilabel=multilabel)
+            for split, count in shards.items()
+        }
     everything = {status: sum(of[status] for of in statuses.values()) for status in _SUMMED}
     unstored = sum(everything[status] for status in _SUMMED if status not in STORED)
     return WrittenRecords(file, Totals(records=file.rows - unstored, **everything), splits)

@@ -62,6 +62,12 @@ select {number}::integer as "source number", file_row_number as "row number",
 from {table} where position is not null{rejected}
 """
 
+# What was not in them, but for images that are among those above.
+_UNSTORED: Final = """
+select * exclude (shard) from {table} where position is null{rejected}
+"""
+_OF_SPLITS: Final = "from others where $splits is null or split is null or split in $splits"
+
 _FOUND: Final = """
 create view found as
 select key as "stored key", labels as "stored labels",
@@ -133,18 +139,22 @@ def open_selection(
 ) -> Iterator[Database]:
     """A database with the table ``recorded``: the images of finished sets, one after the other.
 
+    And ``others``: those that they know of and do not have.
+
     Args:
         scratch: a directory for what does not fit into memory.
         rows: about how many images there are.
         rejected: whether those that could not be used are among them.
     """
-    more = " or status = 'rejected'" * rejected
+    more, less = (" or status = 'rejected'", " and status <> 'rejected'") if rejected else ("", "")
     parts = [
         _OF_SOURCE.format(number=number, table=tables([path], numbered=True), rejected=more)
         for number, path in enumerate(found)
     ]
+    others = [_UNSTORED.format(table=tables([path]), rejected=less) for path in found]
     with open_database(scratch, found, rows=rows) as database:
         database.execute(f"create view recorded as {' union all by name '.join(parts)}")
+        database.execute(f"create view others as {' union all by name '.join(others)}")
         yield database
 
 
@@ -321,11 +331,18 @@ def count_relabelled(database: Database) -> tuple[int, int]:
     return rows(database, query + '"stored labels"')[0][0], rows(database, gone)[0][0]
 
 
-def excluded(database: Database) -> pa.Table:
-    """What a file of images left out, as records."""
-    return database.sql(
-        "select key, split, 'excluded' as status from excluded order by split, key"
-    ).to_arrow_table()
+def unstored(database: Database, chosen: Selection | None) -> Iterator[pa.Table]:
+    """What is known of and not taken, as records: of the sets, and of a file that leaves some out.
+
+    Args:
+        chosen: what is taken; None: all.
+    """
+    splits = None if chosen is None or chosen.splits is None else [*chosen.splits]
+    yield database.sql(_OF_SPLITS, params={"splits": splits}).to_arrow_table()
+    if chosen is not None and chosen.exclude is not None:
+        yield database.sql(
+            "select key, split, 'excluded' as status from excluded order by split, key"
+        ).to_arrow_table()
 
 
 def recorded_columns(own: Sequence[str]) -> str:

@@ -22,7 +22,7 @@ from dataprep.errors import UsageError
 from dataprep.sinks.example import Example
 from dataprep.training.order import InBlocks, InOrder, InProportion, Order, Shuffled, Weighted
 from dataprep.training.sampler import Ahead, Leftover, Sampler, whole_number
-from dataprep.training.source import Source
+from dataprep.training.sequence import ExampleSequence
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -36,7 +36,7 @@ _TOGETHER: Final = 256  # numbers that are computed at once, as Grain asks for o
 
 
 class OrderOptions(TypedDict, total=False):
-    """What `Examples.sampler` takes, and the loader hands on to it."""
+    """What `TrainingExamples.sampler` takes, and the loader hands on to it."""
 
     seed: int
     rank: int | None
@@ -48,7 +48,7 @@ class OrderOptions(TypedDict, total=False):
     balance: Literal["class"] | None
 
 
-class Examples(Source):
+class TrainingExamples(ExampleSequence):
     """Examples by number, and what makes batches of them."""
 
     def sampler(
@@ -288,7 +288,7 @@ class GrainSource(Sequence[Example]):
         sampler: which of them, in which order; what it counts later changes nothing here.
     """
 
-    def __init__(self, examples: Source, sampler: Sampler) -> None:
+    def __init__(self, examples: ExampleSequence, sampler: Sampler) -> None:
         self._examples, self._sampler = examples, sampler
         self._epoch, self._positions = sampler.rest()
         self._known: tuple[int, list[int]] = (-1, [])

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dataprep.training.sampler import Numbers, Sampler
-    from dataprep.training.source import Source
+    from dataprep.training.sequence import ExampleSequence
 
 Framework = Literal["torch", "numpy", "jax"]
 
@@ -68,7 +68,7 @@ class Loader:
 
     def __init__(
         self,
-        examples: Source,
+        examples: ExampleSequence,
         sampler: Sampler,
         *,
         size: int | tuple[int, int] | None,
@@ -201,7 +201,7 @@ def required(package: str) -> Any:
         raise ImportError(f"{error}: install it, or {instead}") from error
 
 
-def _size(examples: Source, size: int | tuple[int, int] | None) -> tuple[int, int]:
+def _size(examples: ExampleSequence, size: int | tuple[int, int] | None) -> tuple[int, int]:
     """Height and width of what a batch holds: what is asked for, or the size of all images."""
     if size is None:
         return examples.info.size or examples[0].array().shape[:2]

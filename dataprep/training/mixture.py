@@ -14,7 +14,7 @@ import numpy as np
 from dataprep.errors import UsageError
 from dataprep.sinks.example import Example
 from dataprep.system.messages import counted
-from dataprep.training.examples import Examples
+from dataprep.training.examples import TrainingExamples
 from dataprep.training.order import InProportion, whole_shares
 
 if TYPE_CHECKING:
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from dataprep.training.order import Order
 
 
-def mix(sets: Mapping[str, Examples], weights: Mapping[str, float] | None = None) -> Mixture:
+def mix(
+    sets: Mapping[str, TrainingExamples], weights: Mapping[str, float] | None = None
+) -> Mixture:
     """Several sets of examples as one: ``mix({"a": a, "b": b}, weights={"a": 3, "b": 1})``.
 
     Its loader and sampler give each set its share in every stretch of the sequence; of each, all
@@ -42,11 +44,11 @@ def mix(sets: Mapping[str, Examples], weights: Mapping[str, float] | None = None
     return Mixture(sets, weights)
 
 
-class Mixture(Examples):
+class Mixture(TrainingExamples):
     """The examples of several sets, one set behind another by number; see `mix`."""
 
     def __init__(
-        self, sets: Mapping[str, Examples], weights: Mapping[str, float] | None = None
+        self, sets: Mapping[str, TrainingExamples], weights: Mapping[str, float] | None = None
     ) -> None:
         self._names, self._sets = list(sets), list(sets.values())
         if not self._sets or not all(map(len, self._sets)):
@@ -90,12 +92,12 @@ class Mixture(Examples):
 
     @property
     def labels(self) -> NDArray[np.int64]:
-        """See `Examples.labels`."""
+        """See `TrainingExamples.labels`."""
         return np.concatenate([one.labels for one in self._sets])
 
     @property
     def captions(self) -> pa.Array | None:
-        """See `Examples.captions`."""
+        """See `TrainingExamples.captions`."""
         import pyarrow as pa
 
         found = [one.captions for one in self._sets]
@@ -120,11 +122,11 @@ class Mixture(Examples):
         return self._sets[which][place]
 
     def __getitems__(self, numbers: Sequence[SupportsIndex], /) -> list[Example]:
-        """See `Examples.__getitems__`."""
+        """See `TrainingExamples.__getitems__`."""
         return self._each(numbers, lambda one, places: one.__getitems__(places))
 
     def encoded(self, numbers: Sequence[SupportsIndex]) -> list[bytes]:
-        """See `Examples.encoded`."""
+        """See `TrainingExamples.encoded`."""
         return self._each(numbers, lambda one, places: one.encoded(places))
 
     def _each(self, numbers: Sequence[SupportsIndex], read: Any) -> list[Any]:
@@ -142,27 +144,27 @@ class Mixture(Examples):
         return which, number - (self._ends[which - 1] if which else 0)
 
     def place_of(self, number: int) -> str:
-        """See `Examples.place_of`."""
+        """See `TrainingExamples.place_of`."""
         which, place = self._find(number)
         return f"{self._names[which]}: {self._sets[which].place_of(place)}"
 
     def identity(self) -> dict[str, Any]:
-        """See `Examples.identity`."""
+        """See `TrainingExamples.identity`."""
         each = {name: one.identity() for name, one in zip(self._names, self._sets, strict=True)}
         return {"examples": len(self), "mixture": each}
 
     @property
     def title(self) -> str:
-        """See `Examples.title`."""
+        """See `TrainingExamples.title`."""
         return f"mixture of {len(self):,} records of {counted(len(self._sets), 'set')}"
 
     @property
     def shared(self) -> bool:
-        """See `Examples.shared`."""
+        """See `TrainingExamples.shared`."""
         return any(one.shared for one in self._sets)
 
     def shard_sizes(self) -> list[int]:
-        """See `Examples.shard_sizes`."""
+        """See `TrainingExamples.shard_sizes`."""
         return [size for one in self._sets for size in one.shard_sizes()]
 
     def order(

@@ -23,7 +23,7 @@ from dataprep.sinks.example import Example
 from dataprep.training.sampler import POSITION, Numbers
 
 if TYPE_CHECKING:
-    from dataprep.training.source import Source
+    from dataprep.training.sequence import ExampleSequence
 
 Place = tuple[int, int, int]
 """Seed, epoch and position of a sample."""
@@ -52,7 +52,7 @@ class TorchDataset(Dataset[tuple[Any, ...]]):  # type: ignore[misc,unused-ignore
 
     def __init__(
         self,
-        examples: Source,
+        examples: ExampleSequence,
         transform: Callable[[Any], Any] | None,
         *,
         decode: bool,

@@ -26,12 +26,12 @@ from dataprep.archives.tfrecord import masked_crc
 from dataprep.cli import main
 from dataprep.errors import DataprepError, UsageError
 from dataprep.plugins import load_sink
-from dataprep.sealed.records import describe
 from dataprep.sealed.set import NAME, PART
 from dataprep.sinks import DatasetInfo, ShardName, Sink
 from dataprep.sinks.testing import CASES, examples_of
 from dataprep.staging.source import read_inventory
 from dataprep.system.state_files import encode
+from dataprep.training.records import describe
 from dataprep_schemas.state import Part
 from tests.conftest import write_tiny_raw
 from tests.forging import rehashed

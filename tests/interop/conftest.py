@@ -24,9 +24,9 @@ import numpy.typing as npt
 import pytest
 from PIL import Image
 
-from dataprep.sealed.records import Records
 from dataprep.sealed.set import SealedSet
 from dataprep.synthesize.imagenet import synthesize_imagenet
+from dataprep.training.records import Records
 from dataprep_schemas import imagenet_validation_synsets
 
 Pixels = npt.NDArray[np.uint8]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dataprep.jobs.running import build_directory
-from dataprep.jobs.running.build_directory import Places, building, remove_build_directories
+from dataprep.jobs.running.build_directory import BuiltFiles, building, remove_build_directories
 from dataprep.sinks import DatasetInfo, WrittenFile
 from dataprep.system import filesystems
 from tests.conftest import Cli, Shelf, hashes, leftovers
@@ -35,13 +35,13 @@ def lustre(shelf: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pyt
 def used(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Every path that was written somewhere else than beside its final place."""
     found: list[Path] = []
-    deliver = Places.deliver
+    deliver = BuiltFiles.deliver
 
-    def noted(places: Places, written: Sequence[WrittenFile]) -> None:
+    def noted(places: BuiltFiles, written: Sequence[WrittenFile]) -> None:
         found.extend(set(places.paths) - set(places.targets))
         deliver(places, written)
 
-    monkeypatch.setattr(Places, "deliver", noted)
+    monkeypatch.setattr(BuiltFiles, "deliver", noted)
     return found
 
 
@@ -107,16 +107,16 @@ def test_a_byte_that_flips_in_scratch_is_noticed_and_the_shard_made_again(
     cli: Cli, shelf: Shelf, tmp_path: Path, lustre: pytest.MonkeyPatch, name: str, number: int
 ) -> None:
     made = shelf(name, *TWO)
-    deliver, deliveries = Places.deliver, count()
+    deliver, deliveries = BuiltFiles.deliver, count()
 
-    def damaged(places: Places, written: Sequence[WrittenFile]) -> None:
+    def damaged(places: BuiltFiles, written: Sequence[WrittenFile]) -> None:
         if next(deliveries) == number:
             content = bytearray(places.paths[0].read_bytes())
             content[len(content) // 2] ^= 1
             places.paths[0].write_bytes(content)
         deliver(places, written)
 
-    lustre.setattr(Places, "deliver", damaged)
+    lustre.setattr(BuiltFiles, "deliver", damaged)
     out = tmp_path / "out"
     result = cli(*made.command(out, "--workers", 1))
     assert result.code == 0, result

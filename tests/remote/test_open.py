@@ -17,8 +17,8 @@ import pytest
 
 import dataprep
 from dataprep.errors import NoRoomError, RemoteError, SinkError, UsageError
-from dataprep.sealed.records import Records
 from dataprep.sealed.set import SealedSet
+from dataprep.training.records import Records
 from dataprep_schemas.manifest import Shard
 from tests.conftest import Cli
 from tests.datasets.packing import ones, write_folders

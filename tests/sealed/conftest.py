@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import dataprep
-from dataprep.sealed.records import Records
+from dataprep.training.records import Records
 from tests.conftest import Cli, Made, Raw, make, write_tiny_raw
 
 READABLE = ["tfrecord", "hdf5", "lmdb", "recordio", "webdataset", "parquet"]

@@ -22,8 +22,8 @@ from pyarrow import parquet
 
 import dataprep
 from dataprep.errors import DatasetError, SinkError, UsageError
-from dataprep.sealed.records import Records, Uneven, part_of
 from dataprep.sinks.example import Example
+from dataprep.training.records import Records, Uneven, part_of
 from tests.conftest import Made
 
 totals = st.integers(0, 300)

@@ -20,7 +20,7 @@ from PIL import Image
 
 import dataprep
 from dataprep.errors import UsageError
-from dataprep.sealed.records import Records
+from dataprep.training.records import Records
 from dataprep.training.sampler import Sampler
 from tests.conftest import Made
 from tests.docs.pages import DOCS

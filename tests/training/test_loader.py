@@ -15,7 +15,7 @@ import pytest
 
 import dataprep
 from dataprep.errors import SinkError, UsageError
-from dataprep.sealed.records import Records
+from dataprep.training.records import Records
 from tests.conftest import FORMATS, Made, Shelf
 
 AS_FILES = [name for name in FORMATS if name not in ("hdf5-arrays",)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
@@ -21,9 +22,9 @@ from dataprep.images import Prepared, Recipe, prepare
 from dataprep.images.decode import raw_to_png
 from dataprep.images.fingerprint import Fingerprint
 from dataprep.jobs.running.job import SAMPLE, Job, Made, OwnValue, Rejected, map_in_order
-from dataprep.sealed.records import Records
-from dataprep.sealed.set import PresentSplit, SealedSet, first_rows
-from dataprep.sinks import DatasetInfo, ShardName
+from dataprep.sealed.set import SealedSet, first_rows
+from dataprep.sealed.split import FinishedSplit
+from dataprep.sinks import DatasetInfo, ShardName, ShardReader
 from dataprep.sinks.example import Example, pixels_of
 from dataprep.system.messages import printable, unreadable
 from dataprep.system.throttle import pay
@@ -37,7 +38,7 @@ from dataprep_schemas.tables import CAPTIONS
 _AHEAD: Final = 64  # images that are read together, and are in memory
 
 
-class _Row(NamedTuple):
+class _Ordered(NamedTuple):
     """A row of the order: where an image is in its set, and what is known of it.
 
     Attributes:
@@ -77,11 +78,11 @@ class _Row(NamedTuple):
         return not boxes or boxes == _boxes(self)
 
 
-_Changed: TypeAlias = tuple[_Row, Example | None, Prepared | None]
+_Changed: TypeAlias = tuple[_Ordered, Example | None, Prepared | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceSet:
     """A finished data set that images are taken from."""
 
     out: Path
@@ -112,7 +113,7 @@ class SealedImages:
         max_pixels: of an image that has to be decoded.
     """
 
-    sources: tuple[Source, ...]
+    sources: tuple[SourceSet, ...]
     recipe: Recipe | None
     decoded: bool
     max_pixels: int
@@ -154,7 +155,7 @@ class SealedImages:
     def check_rejected(self, job: Job, records: Iterable[CommitRecord]) -> None:
         """Nothing else can have become of them."""
 
-    def _change(self, job: Job) -> Callable[[tuple[_Row, Example | None]], _Changed]:
+    def _change(self, job: Job) -> Callable[[tuple[_Ordered, Example | None]], _Changed]:
         """What is done to each example; pickled into other processes."""
         return partial(_changed, self.recipe, job.sink.pixels, job.info.colorspace, self.max_pixels)
 
@@ -166,20 +167,18 @@ class _OpenSets(ExitStack):
         info: what is true of the examples that are made.
     """
 
-    def __init__(self, sources: Sequence[Source], info: DatasetInfo) -> None:
+    def __init__(self, sources: Sequence[SourceSet], info: DatasetInfo) -> None:
         super().__init__()
         self._sets = [source.read() for source in sources]
         self._info = info
         classes = [each.manifest.classes for each in self._sets]
         self._same = [info.classes[: len(own)] == own for own in classes]
         self._numbers = [renumbered(own, info.classes) for own in classes]
-        self._ends = [
-            [(first[0] + split.records, name, first[0]) for name, first, split in _places(each)]
-            for each in self._sets
-        ]
-        self._records: dict[tuple[int, str], Records] = {}
+        self._splits = [[*_finished(each)] for each in self._sets]
+        for _, _, split in chain.from_iterable(self._splits):
+            self.callback(split.close)
 
-    def read(self, job: Job, shard: ShardName) -> Iterator[tuple[_Row, Example | None]]:
+    def read(self, job: Job, shard: ShardName) -> Iterator[tuple[_Ordered, Example | None]]:
         """Rows of the shard, and their examples, of which each is read when it is asked for."""
         for table in shard_tables(job.workspace.order, shard.split, shard.number):
             rows = _rows(table, [name for name, _ in job.attributes])
@@ -190,48 +189,46 @@ class _OpenSets(ExitStack):
                     continue
                 example = next(examples, None)  # a forged shard may hold fewer
                 if example is None or not row.is_of(example):
-                    out, _, number, split = self._sets[row.source].out, *self._place(row)
+                    split, number = self._place(row)
                     raise SinkError(
-                        f"{out}: record {number} of {split}, {printable(row.key)}, is not what "
-                        "records.parquet has there; `dataprep verify --level records` names bad "
-                        "files"
+                        f"{split.out}: record {number} of {split.split}, {printable(row.key)}, is "
+                        "not what records.parquet has there; `dataprep verify --level records` "
+                        "names bad files"
                     )
                 pay(len(example.encoded))
                 yield row, self._renamed(row, example)
 
-    def _place(self, row: _Row) -> tuple[Records, int, str]:
-        """The records that an image is among, its number there, and their split."""
-        ends = self._ends[row.source]
-        at = bisect_right(ends, row.number, key=lambda end: end[0])
-        if at == len(ends):
+    def _place(self, row: _Ordered) -> tuple[FinishedSplit, int]:
+        """The split that an image is in, and its number there."""
+        splits = self._splits[row.source]
+        at = bisect_right(splits, row.number, key=lambda each: each[0])
+        if at == len(splits):
             raise SinkError(f"{self._sets[row.source].out}: no record is in row {row.number}")
-        _, split, first = ends[at]
-        records = self._records.get((row.source, split))
-        if records is None:
-            records = self.enter_context(Records(self._sets[row.source], split))
-            self._records[row.source, split] = records
-        return records, row.number - first, split
+        _, first, split = splits[at]
+        return split, row.number - first
 
-    def _examples(self, rows: Sequence[_Row]) -> Iterator[Example]:
+    def _examples(self, rows: Sequence[_Ordered]) -> Iterator[Example]:
         """Those examples; a run of them is read from end to end."""
         if rows and [row.number for row in rows] == [*range(rows[0].number, rows[-1].number + 1)]:
-            (records, start, _), (last, stop, _) = self._place(rows[0]), self._place(rows[-1])
-            if records is last and rows[0].source == rows[-1].source:
-                return iter(records[start : stop + 1])
+            (split, start), (last, stop) = self._place(rows[0]), self._place(rows[-1])
+            if split is last:
+                return split.take(range(start, stop + 1))
         return chain.from_iterable(
             self._together(rows[at : at + _AHEAD]) for at in range(0, len(rows), _AHEAD)
         )
 
-    def _together(self, rows: Sequence[_Row]) -> Iterator[Example]:
+    def _together(self, rows: Sequence[_Ordered]) -> Iterator[Example]:
         """Those examples, which are read in the order of the files."""
-        places = [self._place(row)[:2] for row in rows]
-        found: dict[int, Iterator[Example]] = {}
-        for records in {id(records): records for records, _ in places}.values():
-            numbers = [number for own, number in places if own is records]
-            found[id(records)] = iter(records.__getitems__(numbers))
-        return (next(found[id(records)]) for records, _ in places)
+        places: defaultdict[FinishedSplit, list[int]] = defaultdict(list)
+        for split, number in map(self._place, rows):
+            places[split].append(number)
+        found = {
+            split: iter(split.read(numbers, ShardReader.__getitem__))
+            for split, numbers in places.items()
+        }
+        return (next(found[self._place(row)[0]]) for row in rows)
 
-    def _renamed(self, row: _Row, example: Example) -> Example:
+    def _renamed(self, row: _Ordered, example: Example) -> Example:
         """With the key, the labels and the attributes that it is to have."""
         info, numbers = self._info, self._numbers[row.source]
         kept = {name: value for name, value in example.attributes.items() if name in row.own}
@@ -249,13 +246,14 @@ class _OpenSets(ExitStack):
         )
 
 
-def _places(sealed: SealedSet) -> Iterator[tuple[str, list[int], PresentSplit]]:
-    """Name, rows of the first records of its shards, and split, in the order of the rows."""
-    firsts = first_rows(sealed.manifest)
-    return ((name, firsts[name], sealed.splits[name]) for name in sorted(sealed.splits))
+def _finished(sealed: SealedSet) -> Iterator[tuple[int, int, FinishedSplit]]:
+    """In the order of the rows, of each split the row behind its last, its first, and itself."""
+    for name, (first, *_) in sorted(first_rows(sealed.manifest).items()):
+        split = FinishedSplit(sealed, name)
+        yield first + len(split), first, split
 
 
-def _rows(table: pa.Table, own: list[str]) -> list[_Row]:
+def _rows(table: pa.Table, own: list[str]) -> list[_Ordered]:
     columns = (table.column(name).to_pylist() for name in ("labels", *RECORDED_COLUMNS, *own))
     rows = []
     known = len(RECORDED_COLUMNS) - len(KEPT_COLUMNS)
@@ -263,7 +261,7 @@ def _rows(table: pa.Table, own: list[str]) -> list[_Row]:
         source, number, stored_key, stored_labels, key, container, xxh3 = values[:known]
         attributes = zip(own, values[len(RECORDED_COLUMNS) :], strict=True)
         rows.append(
-            _Row(
+            _Ordered(
                 *(tuple(labels or ()), source, number, stored_key, stored_labels),
                 *(key or "", container, xxh3, tuple(values[known : len(RECORDED_COLUMNS)])),
                 {name: value for name, value in attributes if value is not None},
@@ -277,7 +275,7 @@ def _changed(
     pixels: bool,
     colorspace: str,
     max_pixels: int,
-    found: tuple[_Row, Example | None],
+    found: tuple[_Ordered, Example | None],
 ) -> _Changed:
     """The example as it is stored, and, of a recipe, what was made of its image.
 
@@ -320,11 +318,11 @@ def _as_file(example: Example) -> Example:
     return replace(example, encoded=png, format="PNG")
 
 
-def _boxes(row: _Row) -> Sequence[Box]:
+def _boxes(row: _Ordered) -> Sequence[Box]:
     return row.kept[KEPT_COLUMNS.index("boxes")] or ()
 
 
-def _made(row: _Row, example: Example, image: Prepared | None) -> Made:
+def _made(row: _Ordered, example: Example, image: Prepared | None) -> Made:
     """An example as it is stored, and what is known of it besides."""
     channels, status, reason, _, *seen = row.kept
     boxes = _boxes(row)

@@ -29,6 +29,7 @@ from dataprep_schemas.tables import patient_column
 
 if TYPE_CHECKING:
     from dataprep.tables.database import Database
+    from dataprep.tables.selection import Selection
 
 
 class Taken(NamedTuple):
@@ -59,9 +60,56 @@ def take(
         DatasetError: nothing would be taken, or two images of one name.
     """
     from dataprep.tables import selection as tables
+    from dataprep.tables.exclude import describe_excluded
+
+    manifest, chosen = sources[0].manifest, request.selection
+    seed = manifest.seed if request.seed is None else request.seed
+    _make_tables(chosen or tables.Selection(), sources, info, database, seed, report)
+    if chosen is None:
+        return None
+    found = tables.summaries(database)
+    if not found:
+        raise DatasetError("no image is taken; check --where, --splits, --exclude and --sample")
+    taken = sum(split.images for split in found.values())
+    there = sum(source.records + source.manifest.totals.rejected for source in sources)
+    report(f"{counted(taken, 'image')} of {there:,} taken")
+    left_out = manifest.excluded
+    if chosen.exclude is not None:
+        more = tables.left_out(database)
+        report(describe_excluded(more))
+        left_out = _both(left_out, more)
+    if chosen.relabel is not None:
+        report(_relabelled(database))
+    unmatched = [source.manifest.unmatched for source in sources]
+    return Taken(
+        seed=seed,
+        shuffle={
+            name: request.shuffle or manifest.shuffle.get(name) or usual_shuffle(name)
+            for name in found
+        },
+        classes_sha256=digest_of(info.classes),
+        unmatched=replace(
+            manifest.unmatched,
+            missing=sum(each.missing for each in unmatched),
+            unlisted=sum(each.unlisted for each in unmatched),
+        ),
+        excluded=left_out,
+        input=found,
+    )
+
+
+def _make_tables(
+    chosen: Selection,
+    sources: Sequence[SealedSet],
+    info: DatasetInfo,
+    database: Database,
+    seed: int,
+    report: Callable[[str], None],
+) -> None:
+    """Make the tables ``chosen``, ``classes`` and ``label_sets``."""
+    from dataprep.tables import selection as tables
     from dataprep.tables.label_sets import number_label_sets
 
-    manifest, chosen = sources[0].manifest, request.selection or tables.Selection()
     names = [name for name, _ in info.classes]
     several = len(sources) > 1
     split_of = partial(parse_split, "split_by")
@@ -74,48 +122,20 @@ def take(
                 f"--split_by {chosen.split_by or 'split'}: {cell!r} is no name of a split; leave "
                 "those images out with --where, or choose another column"
             )
-    if several or chosen.split_by:
-        column = patient_column(dict(info.attributes))
-        if column and (torn := tables.in_several_splits(database, column)):
-            patients = some_of([str(patient) for (patient,) in torn])
-            report(f"{counted(len(torn), 'patient')} in more than one split ({column}): {patients}")
+    column = patient_column(dict(info.attributes)) if several or chosen.split_by else None
+    if column and (torn := tables.in_several_splits(database, column)):
+        patients = some_of([str(patient) for (patient,) in torn])
+        report(f"{counted(len(torn), 'patient')} in more than one split ({column}): {patients}")
     number_label_sets(database, splits, names, multilabel=info.multilabel)
-    seed = manifest.seed if request.seed is None else request.seed
     tables.sample(database, chosen, splits, seed)
-    if request.selection is None:
-        return None
-    found = tables.summaries(database)
-    if not found:
-        raise DatasetError("no image is taken; check --where, --splits, --exclude and --sample")
-    taken = sum(split.images for split in found.values())
-    there = sum(source.records + source.manifest.totals.rejected for source in sources)
-    report(f"{counted(taken, 'image')} of {there:,} taken")
-    left_out = manifest.excluded
-    if chosen.exclude is not None:
-        more = tables.left_out(database)
-        from dataprep.tables.exclude import describe_excluded
 
-        report(describe_excluded(more))
-        left_out = _both(left_out, more)
-    if chosen.relabel is not None:
-        number, gone = tables.count_relabelled(database)
-        more_gone = f"; {counted(gone, 'image')} there left out (--exclude)" if gone else ""
-        report(f"{counted(number, 'image')} with other labels (--relabel){more_gone}")
-    return Taken(
-        seed=seed,
-        shuffle={
-            name: request.shuffle or manifest.shuffle.get(name) or usual_shuffle(name)
-            for name in found
-        },
-        classes_sha256=digest_of(info.classes),
-        unmatched=replace(
-            manifest.unmatched,
-            missing=sum(source.manifest.unmatched.missing for source in sources),
-            unlisted=sum(source.manifest.unmatched.unlisted for source in sources),
-        ),
-        excluded=left_out,
-        input=found,
-    )
+
+def _relabelled(database: Database) -> str:
+    from dataprep.tables.selection import count_relabelled
+
+    number, gone = count_relabelled(database)
+    more = f"; {counted(gone, 'image')} there left out (--exclude)" if gone else ""
+    return f"{counted(number, 'image')} with other labels (--relabel){more}"
 
 
 def _both(before: Excluded | None, more: Excluded) -> Excluded:

@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 from dataprep.datasets import Dataset, ScanUnit
 from dataprep.errors import SourceError
-from dataprep.system.durable_files import partial_path, storage_error
+from dataprep.system.durable_files import partial_path, storage_error, whole
 from dataprep.system.messages import printable
 from dataprep.system.ownership import require_own
 from dataprep.system.state_files import digest_of, file_sha256, is_intact, read_state, write_state
@@ -156,20 +156,15 @@ def scan_into(directory: Path, dataset: Dataset, raw: Path, unit: ScanUnit) -> N
 
 def _copied(final: Path, copy: Callable[[BinaryIO], Scanned]) -> tuple[Scanned, int]:
     """Copy images into a file of the index: what the unit holds, and how many bytes these are."""
-    temporary = partial_path(final)
     try:
-        with temporary.open("wb") as file:
+        with whole(final) as temporary, temporary.open("wb") as file:
             scanned = copy(file)
             # It is not hashed again by every run, so it must be what it is now.
             file.flush()
             os.fsync(file.fileno())
-            size = file.tell()
-        temporary.replace(final)
+            return scanned, file.tell()
     except OSError as error:
         raise storage_error(error, final.parent, f"copying images to {final.name}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
-    return scanned, size
 
 
 def read_part(directory: Path, unit: ScanUnit) -> IndexPart | None:

@@ -18,7 +18,8 @@ from dataprep.datasets import Dataset
 from dataprep.errors import DatasetError, UsageError
 from dataprep.jobs.output.lock import Lease
 from dataprep.jobs.output.workspace import Workspace
-from dataprep.jobs.preparing.prepare import config_of, found, make
+from dataprep.jobs.preparing.found import config_of, found
+from dataprep.jobs.preparing.prepare import make
 from dataprep.jobs.preparing.summary import cannot_grow
 from dataprep.jobs.request import Request
 from dataprep.jobs.running.engine import Engine, Reporter

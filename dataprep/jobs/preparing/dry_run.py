@@ -18,13 +18,13 @@ from typing import Final
 
 from dataprep.errors import ImageError, UsageError
 from dataprep.images import Recipe, kind_of, prepare
-from dataprep.jobs.output.workspace import Workspace
-from dataprep.jobs.preparing.links import refuse_links
-from dataprep.jobs.preparing.prepare import RawData, check_places, found, plan, scan
+from dataprep.jobs.preparing.found import RawData, check_places, found, scan
+from dataprep.jobs.preparing.prepare import plan
 from dataprep.jobs.preparing.raw_images import RawImages
-from dataprep.jobs.preparing.summary import open_images, report_summary, summarize
+from dataprep.jobs.preparing.summary import open_images, summarize
 from dataprep.jobs.request import MaxBad, Request, absolute
 from dataprep.jobs.running.engine import Engine, Reporter
+from dataprep.jobs.running.job import SplitJob
 from dataprep.remote.store import address_of
 from dataprep.rows import Row
 from dataprep.system.messages import counted, printable, sized
@@ -212,17 +212,13 @@ def dry_run(
 
 
 def _planned(raw: RawData, lines: Sequence[str], cores: int) -> Plan:
-    request, dataset = raw.request, raw.dataset
-    index = Workspace(request.out).index
-    parts = scan(raw, index, trust=True)
-    with open_images(parts, dataset, request, None) as images:
+    request = raw.request
+    parts = scan(raw, trust=True)
+    with open_images(raw, request, parts, None) as images:
         from dataprep.tables.order import sampled
 
-        if request.links == "inside":
-            refuse_links(request.raw, raw.found, images)
-        summary = summarize(request, dataset, raw.found, parts, images, None)
-        report_summary(summary, raw.report, stratified=dataset.cut is not None)
-        source = RawImages(request.raw, index, request.recipe, dataset.names_files)
+        summary = summarize(raw, request, parts, images, None)
+        source = raw.images(request, parts)
         job, _ = plan(raw, request, summary, source)
         sizes = images.class_sizes()
         sample, ratio = _look(source, sampled(images, _SAMPLE, request.seed))
@@ -234,18 +230,11 @@ def _planned(raw: RawData, lines: Sequence[str], cores: int) -> Plan:
             rule="",
             found=tuple(lines),
             splits={
-                split.name: PlannedSplit(
-                    images=split.images,
-                    bytes=split.source_bytes,
-                    official=raw.found.official_counts.get(split.name),
-                    class_images=sizes.get(split.name, {}),
-                    shuffle=split.shuffle,
-                    shards=split.shards,
-                    images_per_shard=(
-                        split.images // split.shards,
-                        -(-split.images // split.shards),
-                    ),
-                    shard_bytes=job.estimate_bytes(split.shard_names(), ratio) // split.shards,
+                split.name: _planned_split(
+                    split,
+                    raw.found.official_counts.get(split.name),
+                    sizes.get(split.name, {}),
+                    job.estimate_bytes(split.shard_names(), ratio),
                 )
                 for split in job.splits
             },
@@ -263,6 +252,21 @@ def _planned(raw: RawData, lines: Sequence[str], cores: int) -> Plan:
             cores=cores,
             seconds=total / (sample.images_per_second * cores),
         )
+
+
+def _planned_split(
+    split: SplitJob, official: int | None, class_images: Mapping[str, int], size: int
+) -> PlannedSplit:
+    return PlannedSplit(
+        images=split.images,
+        bytes=split.source_bytes,
+        official=official,
+        class_images=class_images,
+        shuffle=split.shuffle,
+        shards=split.shards,
+        images_per_shard=(split.images // split.shards, -(-split.images // split.shards)),
+        shard_bytes=size // split.shards,
+    )
 
 
 def _refused(summary: ScanSummary, max_bad: MaxBad) -> str:

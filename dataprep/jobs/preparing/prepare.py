@@ -2,41 +2,28 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dataprep.datasets import Dataset, Found, close_archives
-from dataprep.errors import DatasetError, SinkError, UsageError
+from dataprep.errors import DatasetError, UsageError
 from dataprep.images.dicom import BURNED_IN
-from dataprep.jobs.output.commit import finished_shard
 from dataprep.jobs.output.index_parts import (
-    IndexParts,
     check_unchanged,
-    forget_part,
-    has_part,
-    shared_index_directory,
 )
-from dataprep.jobs.output.workspace import Workspace
-from dataprep.jobs.preparing.links import describe_links, refuse_links
+from dataprep.jobs.preparing.found import RawData, bring_back_copies, config_of, found, scan
 from dataprep.jobs.preparing.raw_images import STORED_WITH_8_BITS, RawImages
-from dataprep.jobs.preparing.summary import check_unmatched, open_images, report_summary, summarize
-from dataprep.jobs.request import Request, absolute, check_splits, describe_examples, settle
-from dataprep.jobs.running.engine import Engine, Reporter, Workers, working
-from dataprep.jobs.running.identity import claim, claim_generation, is_other_job, other_versions
+from dataprep.jobs.preparing.summary import check_rejected, check_unmatched, open_images, summarize
+from dataprep.jobs.request import Request, describe_examples
+from dataprep.jobs.running.engine import Engine, Reporter
+from dataprep.jobs.running.identity import claim, claim_generation, is_other_job
 from dataprep.jobs.running.job import Job, describe_splits, kept_info, split_job
-from dataprep.jobs.running.seal import check_rejected, seal
-from dataprep.plugins import load_dataset
-from dataprep.remote.raw import laid_out
-from dataprep.remote.store import address_of
+from dataprep.jobs.running.seal import seal
 from dataprep.sealed.set import SealedSet
-from dataprep.system.durable_files import partial_path, rename
-from dataprep.system.messages import counted, printable, refusal, sized, some_of
-from dataprep.system.state_files import digest_of, file_sha256
-from dataprep.tables.records import NAME, SHALLOWER, RecordsTable, check_sealed, count_reasons
+from dataprep.system.messages import counted, some_of
+from dataprep.system.state_files import digest_of
+from dataprep.tables.records import SHALLOWER, RecordsTable, count_reasons
 from dataprep_schemas.manifest import Excluded, Identity
 from dataprep_schemas.tables import CAPTIONS
 
@@ -55,83 +42,6 @@ def prepare(request: Request, engine: Engine, reporter: Reporter) -> SealedSet:
         return make(raw, raw.request, grown=None) or SealedSet.read(raw.request.out)
 
 
-@dataclass(frozen=True, slots=True)
-class RawData:
-    """Raw data that was found, and who is to make something of it.
-
-    Attributes:
-        request: with absolute paths, and the recipe that the data set and the format need.
-    """
-
-    request: Request
-    dataset: Dataset
-    found: Found
-    workers: Workers
-    report: Callable[[str], None]
-
-
-@contextmanager
-def found(request: Request, engine: Engine, reporter: Reporter) -> Iterator[RawData]:
-    """Find the raw data, and hold OUT.
-
-    Raises:
-        DataprepError: what was asked for is not there, or OUT is somebody else's.
-    """
-    dataset = load_dataset(request.dataset, request.dataset_options)
-    request = settle(_of_bucket(absolute(request)), dataset)
-    close_archives()  # a new search starts from the files as they are now
-    what = dataset.find(request.raw, request.splits)
-    check_places(request, what)
-    if request.links == "follow" and (text := describe_links(request.raw)):
-        what = replace(what, description=(*what.description, text))
-    if what.splits is not None:
-        check_splits(request.num_shards, what.splits)
-    engine.check()
-    for text in what.description:
-        reporter.line(text)
-    workspace = Workspace(request.out)
-    given = {"--index_dir": request.index_dir, "--build_dir": request.build_dir}
-    places = {"--raw": request.raw} | {option: path for option, path in given.items() if path}
-    with working(workspace, engine, places, what.splits or (), reporter) as workers:
-        settle_cut(request, dataset)
-        yield RawData(request, dataset, what, workers, reporter.line)
-
-
-def _of_bucket(request: Request) -> Request:
-    """The request with a directory in the place of a bucket, which all workers see."""
-    if (address := address_of(request.raw)) is None:
-        return request
-    workspace = Workspace(request.out)
-    workspace.require_own()
-    return replace(request, raw=laid_out(address, request.index_dir or workspace.private))
-
-
-def check_places(request: Request, found: Found) -> None:
-    """Refuse, before anything is scanned, what can only go wrong.
-
-    Raises:
-        UsageError: a directory is in the raw data or among the shards, where its files would be
-            taken for images or shards.
-    """
-    raw, out, index = request.raw.resolve(), request.out.resolve(), request.index_dir
-    containers = [Path(unit.container) for unit in found.units]
-    scanned = {raw.joinpath(*path.parts[:1]) for path in containers if not path.is_absolute()}
-    if found.whole:
-        scanned.add(raw)
-    chosen = {"--out": out} | ({"--index_dir": index.resolve()} if index else {})
-    for option, place in chosen.items():
-        if place == raw or any(each == place or each in place.parents for each in scanned):
-            raise UsageError(
-                f"{option} {place} is in the raw data, where a later run would take its files "
-                "for images; choose a directory of its own"
-            )
-        if option == "--index_dir" and place in (out, *(out / name for name in found.splits or ())):
-            raise UsageError(
-                f"{option} {place} is where shards go, and readers would take its files for "
-                "shards; choose a directory of its own"
-            )
-
-
 def make(raw: RawData, request: Request, grown: SealedSet | None) -> SealedSet | None:
     """Scan what changed, check the images, put them in order, write their shards, seal.
 
@@ -140,92 +50,59 @@ def make(raw: RawData, request: Request, grown: SealedSet | None) -> SealedSet |
         grown: a data set that is to get what is made; only images that it lacks are taken. None if
             it lacks none.
     """
-    dataset, report, workers = raw.dataset, raw.report, raw.workers
-    index = Workspace(raw.request.out).index
-    if request.index_dir is not None:
-        index = shared_index_directory(request.index_dir, dataset, request.raw)
-    parts = scan(raw, index, trust=not request.overwrite)
-    before = (0, 0)  # images that the data set was made from, and those of them rejected
-    if grown is not None:
-        images_before = sum(split.images for split in grown.manifest.input.values())
-        before = images_before, grown.manifest.totals.rejected
-    with open_images(parts, dataset, request, grown) as images:
-        if request.links == "inside":
-            refuse_links(request.raw, raw.found, images)
-        summary = summarize(request, dataset, raw.found, parts, images, grown)
-        report_summary(summary, report, stratified=dataset.cut is not None)
-        check_unmatched(summary, request.max_bad, Workspace(request.out).unmatched, before)
+    parts = scan(raw, trust=not request.overwrite)
+    with open_images(raw, request, parts, grown) as images:
+        summary = summarize(raw, request, parts, images, grown)
+        check_unmatched(request, summary, grown)
         if grown is not None:
             if not summary.input:
                 return None
-            request = _sized_like(grown, request, summary, report)
-        source = RawImages(request.raw, index, request.recipe, dataset.names_files)
+            request = _sized_like(grown, request, summary, raw.report)
+        source = raw.images(request, parts)
         job, identity = plan(raw, request, summary, source)
         for text in describe_splits(job, raw.found.official_counts):
-            report(text)
+            raw.report(text)
         # Only now, when nothing that was asked for can be refused any more.
         units = parts.digests()
         if grown is None:
             if request.overwrite or is_other_job(job.workspace, identity, units):
-                _report_changes(job, images, dataset, request, report)
+                _report_changes(raw, job, images)
             identity = claim(job, identity, units, overwrite=request.overwrite)
         else:
-            if other := other_versions(grown, identity):
-                report(other)
-            identity = claim_generation(job, identity, units)
+            identity = claim_generation(job, identity, units, grown, raw.report)
             job = replace(job, remedy="free some space: new shards are put beside the old ones")
         # Of what shapes the order: the job's identity, which is the same for every raw layout, and
         # what the index was made from, since the order says where the bytes are.
         token = digest_of([identity, units])
-        if splits := job.unordered(token):
-            workers.get_ready(job)
+        if not job.is_ordered(token):
+            raw.workers.get_ready(job)
             from dataprep.tables.order import order_columns  # while others get ready
 
             _choose(job, request, images)
-            job.shuffle(splits, token, images.database, order_columns(images), request.seed)
+            job.shuffle(token, images.database, order_columns(images), request.seed)
         for text in source.describe_depth(job):
-            report(text)
-    lost = parts.without_copies()
-    if lost and any(finished_shard(job.workspace, shard) is None for shard in job.shard_names()):
-        for unit in lost:
-            forget_part(index, unit)
-        _check_room(index, raw.found)
-        workers.scan(dataset, request.raw, raw.found.units, index, trust=True)
-    records = workers.write(job)
-    check_unchanged(parts, dataset, request.raw)
-    check_rejected(job, records, request.max_bad, report, summary, before)
-    with open_images(parts, dataset, request, grown) as images:
+            raw.report(text)
+    bring_back_copies(raw, job, parts)
+    records = raw.workers.write(job)
+    check_unchanged(parts, raw.dataset, request.raw)
+    check_rejected(job, request, records, summary, grown, raw.report)
+    with open_images(raw, request, parts, grown) as images:
         known = summary.has_unstored or images.statuses.get("excluded")
         others = images.unstored() if known else ()
-        made = seal(job, identity, records, report, others=others)
+        made = seal(job, identity, records, raw.report, others=others)
     if request.index_dir is None:
         parts.delete_copies()
-    if deep := count_reasons(job.workspace.records, SHALLOWER):
-        report(f"{counted(deep, 'image')} {STORED_WITH_8_BITS}")
-    if burned := count_reasons(job.workspace.records, BURNED_IN):
-        report(
-            f"{counted(burned, 'DICOM image')}: {BURNED_IN}, so text in the pictures may tell of "
-            "people; records.parquet has that in their reason"
-        )
+    _report_reasons(job.workspace.records, raw.report)
     return made
 
 
-def scan(raw: RawData, index: Path, *, trust: bool) -> IndexParts:
-    """The index of all there is."""
-    if not (trust and all(has_part(index, unit) for unit in raw.found.units)):
-        _check_room(index, raw.found)
-    return raw.workers.scan(raw.dataset, raw.request.raw, raw.found.units, index, trust=trust)
-
-
-def _check_room(index: Path, found: Found) -> None:
-    """Refuse, before the first byte, copies of images that the disk has no room for."""
-    there = sum(path.stat().st_size for path in index.glob("*.images"))
-    free, needed = shutil.disk_usage(index.parent).free, found.copied - there
-    if needed > free:
-        raise SinkError(
-            f"{index}: {sized(needed)} of images have to be copied from compressed Parquet, and "
-            f"{sized(free)} are free; make room, or choose another disk with --index_dir "
-            "(TMPDIR, where nothing is to be made)"
+def _report_reasons(table: Path, report: Callable[[str], None]) -> None:
+    if deep := count_reasons(table, SHALLOWER):
+        report(f"{counted(deep, 'image')} {STORED_WITH_8_BITS}")
+    if burned := count_reasons(table, BURNED_IN):
+        report(
+            f"{counted(burned, 'DICOM image')}: {BURNED_IN}, so text in the pictures may tell of "
+            "people; records.parquet has that in their reason"
         )
 
 
@@ -298,16 +175,11 @@ def _choose(job: Job, request: Request, images: Images) -> None:
     )
 
 
-def _report_changes(
-    job: Job,
-    images: Images,
-    dataset: Dataset,
-    request: Request,
-    report: Callable[[str], None],
-) -> None:
+def _report_changes(raw: RawData, job: Job, images: Images) -> None:
     """Tell what images of the data set in OUT would not have any more, before it is deleted."""
+    request, out = raw.request, job.request.out
     try:
-        sealed = SealedSet.read(request.out)
+        sealed = SealedSet.read(out)
         RecordsTable(sealed.out, sealed.manifest.records_table).close()  # its columns are ours
     except DatasetError:
         return  # none is there, or a damaged one
@@ -318,56 +190,10 @@ def _report_changes(
         f"{counted(number, 'image')} another {what} ({some_of(keys)})"
         for what, number, keys in changed
     )
-    options = {option.name for option in dataset.OPTIONS}
+    options = {option.name for option in raw.dataset.OPTIONS}
     keeps = ["--classes FILE with the classes in their old order"] * ("classes" in options)
-    keeps += [f"--splits_from {request.out}"] * (dataset.cut is not None)
-    report(
-        f"{request.out} is a finished data set, and of those there this gives {said}; what keeps "
+    keeps += [f"--splits_from {out}"] * (raw.dataset.cut is not None)
+    raw.report(
+        f"{out} is a finished data set, and of those there this gives {said}; what keeps "
         f"them: {', '.join([*keeps, '--append'])}"
     )
-
-
-def settle_cut(request: Request, dataset: Dataset) -> None:
-    """Make the data set's cut name a table to read, and its digest; hold OUT.
-
-    Of OUT itself a copy is kept there, since a run that deletes the table may be killed, and must
-    find it when it is run again.
-
-    Raises:
-        DatasetError: there is no sealed set, or its table is damaged.
-        UsageError: a table cannot be read.
-    """
-    cut = dataset.cut
-    if cut is None or cut.kept is None:
-        return
-    table = cut.kept
-    if table.is_dir():
-        workspace = Workspace(request.out)
-        own = table.resolve() == request.out.resolve()
-        again = request.overwrite and workspace.manifest.exists()
-        if own and workspace.kept_splits.exists() and not again:
-            table = workspace.kept_splits
-        else:
-            check_sealed(table / NAME, SealedSet.read(table).manifest.records_table)
-            table = table / NAME
-            if own:
-                temporary = partial_path(workspace.kept_splits)
-                try:
-                    shutil.copyfile(table, temporary)
-                    rename(temporary, workspace.kept_splits)
-                finally:
-                    temporary.unlink(missing_ok=True)
-                table = workspace.kept_splits
-    try:
-        dataset.cut = replace(cut, kept=table, digest=file_sha256(table))
-    except OSError as error:
-        raise UsageError(
-            f"--splits_from {printable(str(table))} cannot be read ({refusal(error)}); check the "
-            "path"
-        ) from error
-
-
-def config_of(dataset: Dataset) -> dict[str, str]:
-    """The options that shape the data set: its own, and a digest of what is assigned."""
-    digest = "" if dataset.cut is None else dataset.cut.digest
-    return {**dataset.config(), **({"splits_from": digest} if digest else {})}

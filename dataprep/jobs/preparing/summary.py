@@ -4,22 +4,28 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
-from dataprep.datasets import Dataset, Found, wanted_splits
+from msgspec.structs import replace
+
+from dataprep.datasets import wanted_splits
 from dataprep.datasets.lists import about_numbers
 from dataprep.datasets.splits import in_usual_order
 from dataprep.errors import DatasetError, RejectedError, SourceError, UsageError
+from dataprep.jobs.output.commit import rejected_images
 from dataprep.jobs.output.index_parts import IndexParts
 from dataprep.jobs.output.workspace import Workspace
-from dataprep.jobs.request import MaxBad, Request, check_splits
-from dataprep.jobs.running.job import is_split
+from dataprep.jobs.preparing.found import RawData, refuse_links
+from dataprep.jobs.request import Request, check_splits
+from dataprep.jobs.running.job import Job, is_split
 from dataprep.sealed.set import SealedSet
 from dataprep.system.messages import counted, printable, some_of
 from dataprep.system.state_files import digest_of, file_sha256, read_state, write_state
 from dataprep_schemas.manifest import Unmatched
-from dataprep_schemas.state import ScanSummary
+from dataprep_schemas.state import CommitRecord, ScanSummary
 
 if TYPE_CHECKING:
     from dataprep.tables.images import Images
@@ -27,11 +33,12 @@ if TYPE_CHECKING:
 Classes = Sequence[tuple[str, str]]
 """Identifier and name of each class, in the order of their numbers."""
 
+_SHOWN: Final = 10  # rejected images spelled out; all of them are in the table
 _RULES: Final = 3  # raise it whenever the same index would be summarized otherwise
 
 
 def open_images(
-    parts: IndexParts, dataset: Dataset, request: Request, grown: SealedSet | None
+    raw: RawData, request: Request, parts: IndexParts, grown: SealedSet | None
 ) -> Images:
     """The images of the index; nothing is read until something is asked.
 
@@ -40,7 +47,7 @@ def open_images(
     """
     from dataprep.tables.images import Images
 
-    workspace = Workspace(request.out)
+    workspace, dataset = Workspace(request.out), raw.dataset
     known = dataset.classes() is not None
     named = None if known else dataset.name_classes(parts.class_names())
     return Images(
@@ -59,14 +66,11 @@ def open_images(
 
 
 def summarize(
-    request: Request,
-    dataset: Dataset,
-    found: Found,
-    parts: IndexParts,
-    images: Images,
-    grown: SealedSet | None,
+    raw: RawData, request: Request, parts: IndexParts, images: Images, grown: SealedSet | None
 ) -> ScanSummary:
-    """Check the images and put together what is known of them; at once if nothing changed.
+    """Check the images, put together what is known of them, and tell it.
+
+    At once if nothing has changed since that was done.
 
     Args:
         grown: what is added to: the input is what that does not have.
@@ -74,66 +78,108 @@ def summarize(
     Raises:
         DatasetError: the data set cannot grow by that.
         UsageError: a split was asked for that is not there.
-        SourceError: there are no images, or no labels; a name or a group is where it must not be.
+        SourceError: there are no images, or no labels; a name or a group is where it must not be;
+            or a link leads out of the raw data, and must not.
     """
-    workspace = Workspace(request.out)
-    path = workspace.order / "summary.json"
-    known = dataset.classes()
-    made_of = [
-        *(_RULES, request.splits, request.limit, request.seed, found.splits, known),
-        None if request.exclude is None else _sha256(request.exclude),
-        [[unit.name, part.table, part.fingerprint] for unit, part in parts.units.items()],
-        "" if grown is None else grown.manifest.sha256,
-        "" if dataset.cut is None else dataset.cut.digest,
-    ]
-    key = digest_of(made_of)
-    kept = read_state(path, ScanSummary)
-    if kept is not None and kept.key == key:
-        return kept
-    unmatched = images.unmatched()
-    if unmatched.first:
-        images.write_unmatched(workspace.unmatched)
-    else:
-        workspace.unmatched.unlink(missing_ok=True)  # of an earlier run
-    from dataprep.tables.rules import check_groups, check_kept, check_keys, check_splits_known
+    if request.links == "inside":
+        refuse_links(request.raw, raw.found, images)
+    path = Workspace(request.out).order / "summary.json"
+    index = _Index(raw, request, parts, images, grown)
+    key = index.key()
+    summary = read_state(path, ScanSummary)
+    if summary is None or summary.key != key:
+        unmatched = index.keep_unmatched()
+        splits = index.splits(unmatched)
+        classes, said = index.classes(splits)
+        index.check()
+        summary = replace(index.counted(splits, classes, unmatched), key=key, said=said)
+        write_state(path, summary)
+    _report(summary, raw.report, stratified=raw.dataset.cut is not None)
+    return summary
 
-    there = images.splits()
-    if not there:
-        others = "".join(f"; {what}, such as {names}" for what, names in _unmatched(unmatched))
-        raise SourceError(
-            f"no images found in {printable(str(request.raw))}{others}; check --raw, and "
-            "what says which images there are"
-        )
-    splits = found.splits or wanted_splits(in_usual_order(there), request.splits)
-    check_splits(request.num_shards, splits)
-    for split in splits:
-        if not is_split(split):
+
+@dataclass(frozen=True, slots=True)
+class _Index:
+    """All parts of the index, and for what they are looked at."""
+
+    raw: RawData
+    request: Request
+    parts: IndexParts
+    images: Images
+    grown: SealedSet | None
+
+    def key(self) -> str:
+        """Of all that the summary is made from."""
+        request, grown, cut = self.request, self.grown, self.raw.dataset.cut
+        made_of = [
+            *(_RULES, request.splits, request.limit, request.seed, self.raw.found.splits),
+            self.raw.dataset.classes(),
+            None if request.exclude is None else _sha256(request.exclude),
+            [[unit.name, part.table, part.fingerprint] for unit, part in self.parts.units.items()],
+            "" if grown is None else grown.manifest.sha256,
+            "" if cut is None else cut.digest,
+        ]
+        return digest_of(made_of)
+
+    def keep_unmatched(self) -> Unmatched:
+        """What is listed and not there, or the other way round; all of it goes into a file."""
+        unmatched, path = self.images.unmatched(), Workspace(self.request.out).unmatched
+        if unmatched.first:
+            self.images.write_unmatched(path)
+        else:
+            path.unlink(missing_ok=True)  # of an earlier run
+        return unmatched
+
+    def splits(self, unmatched: Unmatched) -> Sequence[str]:
+        """The splits that are asked for, or that there are; each has images."""
+        request, there = self.request, self.images.splits()
+        if not there:
+            others = "".join(f"; {what}, such as {names}" for what, names in _unmatched(unmatched))
             raise SourceError(
-                f"{printable(split)!r} is no name of a split, since files are named after it; "
-                "expected one without a slash that begins with neither a dot nor a hyphen"
+                f"no images found in {printable(str(request.raw))}{others}; check --raw, and "
+                "what says which images there are"
             )
-        if split not in there:
-            raise SourceError(
-                f"{split}: no images found; leave it out with --splits; or, if it was cut by a "
-                "share, take a larger one or another --split_seed"
-            )
-    listed = known is not None
-    named, said = None, ""
-    if known is None:
-        named = dataset.name_classes(parts.class_names())
-        found_names = () if named else images.class_names() | parts.class_names()
-        known = named.classes if named else dataset.order_classes(found_names)
-        said = named.reason if named else about_numbers([name for name, _ in known])
-    if grown is not None:
-        known = _classes_of_all(grown, splits, known, listed=listed)
-        said = ""  # it was, when that was made
-    if not (known or listed or named):
-        raise SourceError("no image has a label; check where labels are taken from")
-    check_splits_known(images.database)
-    check_keys(images.database)
-    check_groups(images.database, dataset.group)
-    if grown is not None:
-        check_kept(images.database, sizes=request.recipe.keeps_bytes)
+        splits = self.raw.found.splits or wanted_splits(in_usual_order(there), request.splits)
+        check_splits(request.num_shards, splits)
+        for split in splits:
+            if not is_split(split):
+                raise SourceError(
+                    f"{printable(split)!r} is no name of a split, since files are named after it; "
+                    "expected one without a slash that begins with neither a dot nor a hyphen"
+                )
+            if split not in there:
+                raise SourceError(
+                    f"{split}: no images found; leave it out with --splits; or, if it was cut by a "
+                    "share, take a larger one or another --split_seed"
+                )
+        return splits
+
+    def classes(self, splits: Sequence[str]) -> tuple[Classes, str]:
+        """The classes, and what is to be said of how images got them."""
+        dataset, said, known = self.raw.dataset, "", self.raw.dataset.classes()
+        listed = known is not None
+        if known is None and (named := dataset.name_classes(self.parts.class_names())):
+            known, said = named.classes, named.reason
+        elif known is None:
+            known = dataset.order_classes(self.images.class_names() | self.parts.class_names())
+            said = about_numbers([name for name, _ in known])
+            if not known and self.grown is None:
+                raise SourceError("no image has a label; check where labels are taken from")
+        if self.grown is None:
+            return known, said
+        return _classes_of_all(self.grown, splits, known, listed=listed), ""
+
+    def check(self) -> None:
+        """Compare the images with the rules that all must follow."""
+        from dataprep.tables.rules import check_groups, check_kept, check_keys, check_splits_known
+
+        images, grown = self.images, self.grown
+        check_splits_known(images.database)
+        check_keys(images.database)
+        check_groups(images.database, self.raw.dataset.group)
+        if grown is None:
+            return
+        check_kept(images.database, sizes=self.request.recipe.keeps_bytes)
         if images.summaries("kept") != grown.manifest.input:
             # The table does not have the sizes of rejected ones: any of them may be the cause.
             rejected = images.rejected_before()
@@ -143,39 +189,35 @@ def summarize(
                 f"attributes than when it was made{perhaps}; --append only adds: bring back what "
                 "was there, or use --overwrite to make the data set of what there is now"
             )
-    images.choose(
-        splits,
-        [name for name, _ in known],
-        multilabel=dataset.multilabel,
-        seed=request.seed,
-        limit=request.limit,
-    )
-    if not listed and grown is None:
-        names = [name for name, _ in known]
-        dataset.check_classes(names, images.classes_by_split(), images.folders())
-    counts: Counter[str] = Counter()
-    for part in parts.units.values():
-        counts.update(part.counts)
-    sums = images.summaries()
-    summary = ScanSummary(
-        key=key,
-        splits=tuple(split for split in splits if split in sums),
-        classes=tuple(known),
-        input=sums,
-        unmatched=unmatched,
-        excluded=images.excluded(),
-        assigned=images.assigned(),
-        ignored=images.ignored(),
-        counts=dict(counts),
-        said=said,
-        lacking={
-            split: tuple(names)
-            for split, names in images.lacking().items()
-            if split not in found.official_counts  # which are what they are
-        },
-    )
-    write_state(path, summary)
-    return summary
+
+    def counted(self, splits: Sequence[str], classes: Classes, unmatched: Unmatched) -> ScanSummary:
+        """The images that are taken, chosen and counted."""
+        images, dataset, request = self.images, self.raw.dataset, self.request
+        names, many = [name for name, _ in classes], dataset.multilabel
+        images.choose(splits, names, multilabel=many, seed=request.seed, limit=request.limit)
+        if dataset.classes() is None and self.grown is None:
+            dataset.check_classes(names, images.classes_by_split(), images.folders())
+        counts: Counter[str] = Counter()
+        for part in self.parts.units.values():
+            counts.update(part.counts)
+        sums, complete = images.summaries(), self.raw.found.official_counts
+        return ScanSummary(
+            key="",
+            splits=tuple(split for split in splits if split in sums),
+            classes=tuple(classes),
+            input=sums,
+            unmatched=unmatched,
+            excluded=images.excluded(),
+            assigned=images.assigned(),
+            ignored=images.ignored(),
+            counts=dict(counts),
+            # Those of a complete data set are what they are.
+            lacking={
+                split: tuple(names)
+                for split, names in images.lacking().items()
+                if split not in complete
+            },
+        )
 
 
 def _classes_of_all(
@@ -224,39 +266,78 @@ def _sha256(path: Path) -> str:
         ) from error
 
 
-def check_unmatched(
-    summary: ScanSummary, max_bad: MaxBad, names: Path, before: tuple[int, int] = (0, 0)
-) -> None:
+def check_unmatched(request: Request, summary: ScanSummary, grown: SealedSet | None) -> None:
     """Refuse early, before hours of work, what could not be sealed.
 
+    Raises:
+        RejectedError: more images are missing or not listed, or more names to exclude no image's,
+            than the user allows.
+    """
+    images, rejected = _before(grown)
+    images += sum(split.images for split in summary.input.values()) + summary.unmatched.missing
+    if request.max_bad.allows(rejected + summary.bad, images):
+        return
+    what = [text for text, _ in _unmatched(summary.unmatched)]
+    where = f"; {Workspace(request.out).unmatched} names all of them" if what else ""
+    if summary.excluded is not None and (unknown := summary.excluded.unknown):
+        from dataprep.tables.exclude import NOT_ONE
+
+        what.append(f"{counted(unknown, 'name')} in --exclude that {NOT_ONE}")
+    if rejected:
+        what.append(f"{counted(rejected, 'image')} rejected before")
+    raise RejectedError(
+        f"{' and '.join(what)}, --max_bad allows {request.max_bad}; no shard was written{where}",
+        rejected=rejected + summary.bad,
+    )
+
+
+def check_rejected(
+    job: Job,
+    request: Request,
+    records: Sequence[CommitRecord],
+    summary: ScanSummary,
+    grown: SealedSet | None,
+    report: Callable[[str], None],
+) -> None:
+    """Name the images that were rejected, and make sure that the user allows so many.
+
+    The decision is made from the commit records, so accepting rejected images later costs no
+    second pass over the data. What is allowed is allowed of a data set that grows as a whole.
+
     Args:
-        max_bad: how many images may be missing or not listed, or names to exclude no image's.
-        before: as `dataprep.jobs.running.seal.check_rejected` has it.
+        records: the commit record of every shard, all of them found intact.
 
     Raises:
-        RejectedError: more are than the user allows.
+        RejectedError: more were rejected; nothing is sealed, everything is kept.
     """
-    missing = summary.unmatched.missing
-    images = before[0] + sum(split.images for split in summary.input.values())
-    bad = before[1] + summary.bad
-    if not max_bad.allows(bad, images + missing):
-        what = [text for text, _ in _unmatched(summary.unmatched)]
-        where = f"; {names} names all of them" if what else ""
-        if summary.excluded is not None and (unknown := summary.excluded.unknown):
-            from dataprep.tables.exclude import NOT_ONE
-
-            what.append(f"{counted(unknown, 'name')} in --exclude that {NOT_ONE}")
-        if before[1]:
-            what.append(f"{counted(before[1], 'image')} rejected before")
+    images, rejected = _before(grown)
+    now = sum(record.rejected for record in records)
+    for name, key, container, reason in islice(rejected_images(job.workspace, records), _SHOWN):
+        report(printable(f"rejected: {name}: {key} in {container}: {reason}"))
+    if now > _SHOWN:
+        report(f"rejected: and {now - _SHOWN} more; `dataprep status` lists them all")
+    rejected += now
+    images += sum(split.images for split in job.splits) + summary.unmatched.missing
+    odd = summary.bad
+    if not request.max_bad.allows(rejected + odd, images):
+        more = f" and {odd} missing, not listed, or only in --exclude" if odd else ""
+        there = job.workspace.manifest.exists()
         raise RejectedError(
-            f"{' and '.join(what)}, --max_bad allows {max_bad}; no shard was written{where}",
-            rejected=bad,
+            f"{rejected} of {images:,} images rejected{more}, --max_bad allows {request.max_bad}; "
+            f"the shards are kept, {'and so is an earlier seal' if there else 'but not sealed'}",
+            rejected=rejected + odd,
         )
 
 
-def report_summary(
-    summary: ScanSummary, report: Callable[[str], None], *, stratified: bool
-) -> None:
+def _before(grown: SealedSet | None) -> tuple[int, int]:
+    """How many images a data set that is to grow was made from, and how many were rejected."""
+    if grown is None:
+        return 0, 0
+    made_from = sum(split.images for split in grown.manifest.input.values())
+    return made_from, grown.manifest.totals.rejected
+
+
+def _report(summary: ScanSummary, report: Callable[[str], None], *, stratified: bool) -> None:
     """Tell the user what may be a surprise."""
     if summary.excluded is not None:
         from dataprep.tables.exclude import describe_excluded  # which loads Arrow

@@ -36,7 +36,7 @@ _CHUNK = 1 << 22
 
 
 @dataclass(slots=True)
-class Places:
+class BuiltFiles:
     """Where a sink writes, and where its files must be in the end: in ``out``."""
 
     paths: Sequence[Path]
@@ -64,7 +64,7 @@ class Places:
 
 
 @contextmanager
-def building(targets: Sequence[Path], job: Job) -> Iterator[Places]:
+def building(targets: Sequence[Path], job: Job) -> Iterator[BuiltFiles]:
     """The paths that a shard's files are written to; removed afterwards if they are elsewhere.
 
     Raises:
@@ -73,12 +73,12 @@ def building(targets: Sequence[Path], job: Job) -> Iterator[Places]:
     """
     scratch, out = build_place(job), job.request.out
     if scratch is None:
-        yield Places(targets, targets, out)
+        yield BuiltFiles(targets, targets, out)
         return
     directory = scratch / f"{_prefix(out)}{secrets.token_hex(4)}{PARTIAL}"
     try:
         directory.mkdir(mode=0o700)
-        yield Places([directory / target.name for target in targets], targets, out)
+        yield BuiltFiles([directory / target.name for target in targets], targets, out)
     except OSError as error:
         raise storage_error(error, scratch, f"building files of {out}") from error
     finally:

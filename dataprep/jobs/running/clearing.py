@@ -22,7 +22,6 @@ from dataprep.system.durable_files import PARTIAL, is_partial, sync_directory
 from dataprep.system.regular_files import read_regular
 from dataprep.system.state_files import read_state
 from dataprep.tables.records import NAME as RECORDS
-from dataprep_schemas.manifest import Identity
 from dataprep_schemas.state import StoredJob
 
 if TYPE_CHECKING:
@@ -66,22 +65,20 @@ def check_foreign_files(job: Job, *, fresh: bool, going: Collection[Path] = ()) 
         )
 
 
-def planned_paths(identity: Identity) -> list[PurePosixPath]:
-    """Every file that a job makes, relative to the output directory, made or not.
+def _planned(workspace: Workspace) -> list[PurePosixPath]:
+    """Every file that the stored job makes, relative to the output directory, made or not.
 
-    Empty if its format is not installed any more.
+    Empty if there is none, if it is torn, or if its format is not installed any more.
     """
+    stored = read_state(workspace.job, StoredJob)
+    if stored is None:
+        return []
+    made = stored.identity
     try:
-        sink = load_sink(identity.sink.name, identity.sink.config)
-        return [*_paths(sink, identity.num_shards, identity.layout)]
+        sink = load_sink(made.sink.name, made.sink.config)
+        return [*_paths(sink, made.num_shards, made.layout)]
     except DataprepError:
         return []
-
-
-def _planned(workspace: Workspace) -> list[PurePosixPath]:
-    """Those of the stored job; empty if there is none, or if it is torn."""
-    stored = read_state(workspace.job, StoredJob)
-    return [] if stored is None else planned_paths(stored.identity)
 
 
 def remove_planned(workspace: Workspace, lease: Lease) -> None:

@@ -6,7 +6,7 @@ What makes it the same job is its identity, everything that shapes the bytes, ke
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Final
@@ -74,8 +74,26 @@ def claim(job: Job, identity: Identity, units: Mapping[str, str], *, overwrite: 
     return identity
 
 
-def claim_generation(job: Job, identity: Identity, units: Mapping[str, str]) -> Identity:
-    """`claim` the directory inside OUT; what was begun there otherwise is deleted."""
+def claim_generation(
+    job: Job,
+    identity: Identity,
+    units: Mapping[str, str],
+    grown: SealedSet,
+    report: Callable[[str], None],
+) -> Identity:
+    """`claim` the directory inside OUT; what was begun there otherwise is deleted.
+
+    Args:
+        grown: the data set in OUT; if other versions than now made it, that is told.
+    """
+    generations = grown.manifest.generations or (grown.manifest,)
+    found = (differing(each.versions, identity.versions, ", now") for each in generations)
+    if names := sorted({*chain.from_iterable(found)}):
+        report(
+            f"{grown.out} was made with {'; '.join(names)}: other versions may write other bytes "
+            "than one run does; manifest.json names each, and preparing it with --overwrite makes "
+            "all anew"
+        )
     return claim(job, identity, units, overwrite=is_other_job(job.workspace, identity, units))
 
 
@@ -141,18 +159,6 @@ def check_identity(workspace: Workspace, identity: Identity, units: Mapping[str,
     raise DatasetError(
         f"{shlex.quote(str(workspace.out))} {'was' if sealed else 'is being'} made with {shown}; "
         f"{way_out}another output directory, or --overwrite to start it anew"
-    )
-
-
-def other_versions(grown: SealedSet, identity: Identity) -> str:
-    """In one line, with which other versions than now a data set was made; empty if with none."""
-    generations = grown.manifest.generations or (grown.manifest,)
-    found = (differing(each.versions, identity.versions, ", now") for each in generations)
-    if not (names := sorted({*chain.from_iterable(found)})):
-        return ""
-    return (
-        f"{grown.out} was made with {'; '.join(names)}: other versions may write other bytes than "
-        "one run does; manifest.json names each, and preparing it with --overwrite makes all anew"
     )
 
 

@@ -214,39 +214,30 @@ class Job:
             size *= self.source.size_ratio(self, pending[0]) if ratio is None else ratio
         return int(size + images * self.sink.overhead)
 
-    def unordered(self, token: str) -> list[SplitJob]:
-        """The splits whose images are not in order yet.
-
-        Args:
-            token: identifies what the order is made from.
-        """
-        # Imported late: it loads Arrow.
+    def is_ordered(self, token: str) -> bool:
+        """Whether the images of all splits are in order; see `put_in_order`."""
         from dataprep.tables.order import order_is_current
 
         order = self.workspace.order
-        return [each for each in self.splits if not order_is_current(order, each.name, token)]
+        return all(order_is_current(order, split.name, token) for split in self.splits)
 
-    def keep_order(self, split: SplitJob, token: str, ordered: Iterable[pa.Table]) -> None:
-        """Put the images of a split in order.
+    def put_in_order(self, token: str, ordered: Callable[[SplitJob], Iterable[pa.Table]]) -> None:
+        """Put the images of the splits in order that are not yet.
 
         Args:
-            ordered: as `dataprep.tables.order.write_order` takes them.
+            token: identifies what the order is made from.
+            ordered: the images of a split, as `dataprep.tables.order.write_order` takes them.
         """
-        from dataprep.tables.order import write_order
+        # Imported late: it loads Arrow.
+        from dataprep.tables.order import order_is_current, write_order
 
-        write_order(
-            self.workspace.order,
-            ordered,
-            split=split.name,
-            images=split.images,
-            shards=split.shards,
-            token=token,
-        )
+        order = self.workspace.order
+        for split in self.splits:
+            if not order_is_current(order, split.name, token):
+                write_order(order, ordered(split), split.name, split.images, split.shards, token)
 
-    def shuffle(
-        self, splits: Iterable[SplitJob], token: str, database: Database, columns: str, seed: int
-    ) -> None:
-        """Put the images of splits in order as each is shuffled.
+    def shuffle(self, token: str, database: Database, columns: str, seed: int) -> None:
+        """Put the images in order as each split is shuffled.
 
         Args:
             database: the images, as `dataprep.tables.order.shuffled` takes them.
@@ -254,17 +245,10 @@ class Job:
         """
         from dataprep.tables.order import shuffled
 
-        for split in splits:
-            ordered = shuffled(
-                database,
-                split.name,
-                split.images,
-                split.shards,
-                shuffle=split.shuffle,
-                seed=seed,
-                columns=columns,
-            )
-            self.keep_order(split, token, ordered)
+        self.put_in_order(
+            token,
+            lambda it: shuffled(database, it.name, it.images, it.shards, it.shuffle, seed, columns),
+        )
 
 
 def map_in_order(

@@ -20,7 +20,7 @@ from dataprep.errors import DatasetError
 from dataprep.jobs.output.lock import Lease, check_held
 from dataprep.jobs.output.workspace import Workspace
 from dataprep.jobs.running.identity import store_grown
-from dataprep.jobs.running.seal import publish_manifest
+from dataprep.jobs.running.seal import publish_manifest, sync_above
 from dataprep.sealed.set import SealedSet, sink_of
 from dataprep.sinks import Layout, ShardName, Sink
 from dataprep.system.durable_files import sync_directory
@@ -103,10 +103,7 @@ def finish_merge(workspace: Workspace, lease: Lease) -> bool:
     for path in gone:
         path.unlink(missing_ok=True)
     # Before a directory goes: a rename out of it that does not last leaves the file in it.
-    names = (*journal.deletions, *(target for _, target in journal.renames))
-    for directory in {out / above for name in names for above in Path(name).parents}:
-        if directory.exists():
-            sync_directory(directory)
+    sync_above(out, (*journal.deletions, *(target for _, target in journal.renames)))
     # Formats whose shards are directories leave those under their old names.
     for directory in sorted({path.parent for path in (*gone, *(source for source, _ in pairs))}):
         if directory != out and directory.is_dir() and not any(directory.iterdir()):

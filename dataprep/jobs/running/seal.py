@@ -6,79 +6,34 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict
 
-from dataprep.errors import DatasetError, RejectedError
+from dataprep.errors import DatasetError
 from dataprep.images import Statistics
-from dataprep.jobs.output.commit import publish, rejected_images, temporary_files
+from dataprep.jobs.output.commit import publish, temporary_files
 from dataprep.jobs.output.lock import Lease, check_held
 from dataprep.jobs.output.workspace import Workspace
-from dataprep.jobs.request import MaxBad
 from dataprep.jobs.running.build_directory import building
 from dataprep.jobs.running.job import Job, SplitJob
 from dataprep.sealed.set import SealedSet
 from dataprep.sinks import FinishedShard
 from dataprep.system.durable_files import sync_directory, write_durably
 from dataprep.system.job_limits import usable_cores
-from dataprep.system.messages import counted, printable, some_of
+from dataprep.system.messages import counted, some_of
 from dataprep.system.state_files import encode, file_sha256, hashed
 from dataprep.system.throttle import pay
 from dataprep.tables.records import row_groups
 from dataprep.tables.sealing import SplitCounts, WrittenRecords, write_rows
 from dataprep_schemas import manifest as shapes
 from dataprep_schemas.manifest import File, Identity, Manifest, Shard, Split
-from dataprep_schemas.state import CommitRecord, ScanSummary
+from dataprep_schemas.state import CommitRecord
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_SHOWN = 10  # rejected images spelled out on the terminal; all of them are in the table
-
-
-def check_rejected(
-    job: Job,
-    records: Sequence[CommitRecord],
-    max_bad: MaxBad,
-    report: Callable[[str], None],
-    summary: ScanSummary,
-    before: tuple[int, int],
-) -> None:
-    """Name the images that were rejected, and make sure that the user allows so many.
-
-    The decision is made from the commit records, so accepting rejected images later costs no
-    second pass over the data.
-
-    Args:
-        records: the commit record of every shard, all of them found intact.
-        max_bad: how many images may be rejected, missing or not listed.
-        before: how many images the data set has that this is to be added to, and how many others
-            were rejected for it: what is allowed is allowed of all together.
-
-    Raises:
-        RejectedError: more were rejected; nothing is sealed, everything is kept.
-    """
-    rejected = sum(record.rejected for record in records)
-    for name, key, container, reason in islice(rejected_images(job.workspace, records), _SHOWN):
-        report(printable(f"rejected: {name}: {key} in {container}: {reason}"))
-    if rejected > _SHOWN:
-        report(f"rejected: and {rejected - _SHOWN} more; `dataprep status` lists them all")
-    rejected += before[1]
-    images = before[0] + sum(split.images for split in job.splits) + summary.unmatched.missing
-    if not max_bad.allows(rejected + summary.bad, images):
-        odd = summary.bad
-        more = f" and {odd} missing, not listed, or only in --exclude" if odd else ""
-        sealed = (
-            "and so is an earlier seal" if job.workspace.manifest.exists() else "but not sealed"
-        )
-        raise RejectedError(
-            f"{rejected} of {images:,} images rejected{more}, --max_bad allows "
-            f"{max_bad}; the shards are kept, {sealed}",
-            rejected=rejected + summary.bad,
-        )
 
 
 def seal(
@@ -129,13 +84,16 @@ def seal(
         )
     )
     # The manifest must never outlive a shard's rename in a power cut, nor its directories.
-    out = job.request.out
-    for directory in {
-        out / above for file in manifest.files() for above in Path(file.path).parents
-    }:
-        sync_directory(directory)
+    sync_above(job.request.out, (file.path for file in manifest.files()))
     publish_manifest(job.workspace, job.lease, encode(manifest))
-    return SealedSet.of(out, manifest)
+    return SealedSet.of(job.request.out, manifest)
+
+
+def sync_above(out: Path, names: Iterable[str]) -> None:
+    """Make the renames of files last, in every directory that there is above one."""
+    for directory in {out / above for name in names for above in Path(name).parents}:
+        if directory.exists():
+            sync_directory(directory)
 
 
 def describe_split(

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-class Source(Sequence[Example]):
+class ExampleSequence(Sequence[Example]):
     """Examples by number, whatever they are read from.
 
     Attributes:

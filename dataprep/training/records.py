@@ -1,22 +1,19 @@
-"""Reading a finished data set, whatever its format: by number, by key, or a rank's share."""
+"""Training from a finished data set, whatever its format: by number, by key, or a rank's share."""
 
 from __future__ import annotations
 
 import hashlib
 import operator
-import os
-import threading
-from bisect import bisect_left, bisect_right
-from collections import OrderedDict
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from copy import copy
-from itertools import groupby, islice, pairwise
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any, Literal, Self, SupportsIndex, TypeVar, get_args, overload
 
 from dataprep.errors import DatasetError, ImageError, UsageError
 from dataprep.images.decode import sniff
-from dataprep.sealed.ranges import COLUMNS, Row, is_few, read_few
+from dataprep.sealed.ranges import COLUMNS, Recorded, is_few, read_few
 from dataprep.sealed.set import SealedSet, first_rows
 from dataprep.sealed.split import FinishedSplit
 from dataprep.sinks import ShardReader
@@ -24,7 +21,7 @@ from dataprep.sinks.example import Example
 from dataprep.system.messages import counted, printable
 from dataprep.system.shares import read_share
 from dataprep.tables.records import NAME, RecordsTable
-from dataprep.training.examples import Examples
+from dataprep.training.examples import TrainingExamples
 from dataprep.training.sampler import whole_number
 from dataprep_schemas.tables import CAPTIONS, UNCERTAIN, OwnKind
 
@@ -41,10 +38,8 @@ _SHOWN = 5  # examples of a part that its repr describes
 
 Uneven = Literal["keep", "drop", "repeat"]
 
-_INHERITED: list[object] = []  # readers of the parent process, kept so that nothing closes them
 
-
-class Records(Examples):
+class Records(TrainingExamples):
     """The examples of one split, or those chosen of them, in the order they were written.
 
     Of a node's part of a data set, those of the shards that are there, numbered from 0.
@@ -110,13 +105,12 @@ class Records(Examples):
         self._numbers = self._numbers[:limit]
         few = is_few(self.sink, len(self), len(self._all))
         self._all.sparse = self._all.cache is not None and few
-        self._known: dict[int, Row] | None = None
+        self._known: dict[int, Recorded] | None = None
         self._keys: dict[str, int] | None = None
-        self._open = _OpenShards(self._all.most_open)
 
     @property
     def labels(self) -> NDArray[np.int64]:
-        """See `Examples.labels`.
+        """See `TrainingExamples.labels`.
 
         Raises:
             DatasetError: the table cannot be read, or has labels that are none.
@@ -151,7 +145,7 @@ class Records(Examples):
 
     @property
     def captions(self) -> pa.Array | None:
-        """See `Examples.captions`."""
+        """See `TrainingExamples.captions`."""
         import pyarrow as pa
 
         if not self._has(CAPTIONS):
@@ -226,28 +220,22 @@ class Records(Examples):
             return self._part(number)
         if self._all.sparse:
             return self.__getitems__([number])[0]
-        index = self._index(number)
-        shard = bisect_right(self._all.ends, index)
-        reader = self._open.here.get(shard, self._all.reader)
-        return reader[index - self._all.start(shard)]
+        return self._all[self._index(number)]
 
     def __getitems__(self, numbers: Sequence[SupportsIndex], /) -> list[Example]:
-        """See `Examples.__getitems__`."""
+        """See `TrainingExamples.__getitems__`."""
         return self._each(numbers, ShardReader.__getitem__)
 
     def encoded(self, numbers: Sequence[SupportsIndex]) -> list[bytes]:
-        """See `Examples.encoded`."""
+        """See `TrainingExamples.encoded`."""
         return self._each(numbers, ShardReader.encoded)
 
     def place_of(self, number: int) -> str:
-        """See `Examples.place_of`."""
-        index = self._index(number)
-        shard = bisect_right(self._all.ends, index)
-        path = f"{self._all.place}/{self._all.shards[shard].files[0].path}"
-        return f"{path}: record {index - self._all.start(shard)}"
+        """See `TrainingExamples.place_of`."""
+        return self._all.place_of(self._index(number))
 
     def identity(self) -> dict[str, Any]:
-        """See `Examples.identity`."""
+        """See `TrainingExamples.identity`."""
         rows = None
         if len(self) < self._manifest.splits[self.split].records:
             rows = hashlib.sha256(self._rows().astype("<i8").tobytes()).hexdigest()
@@ -260,33 +248,32 @@ class Records(Examples):
 
     @property
     def title(self) -> str:
-        """See `Examples.title`."""
+        """See `TrainingExamples.title`."""
         return f"{len(self):,} of {len(self._all):,} records of {self.split} in {self._all.place}"
 
     @property
     def held_out(self) -> bool:
-        """See `Examples.held_out`."""
+        """See `TrainingExamples.held_out`."""
         from dataprep.datasets.splits import is_held_out  # late: it loads the data sets
 
         return is_held_out(self.split)
 
     @property
     def shared(self) -> bool:
-        """See `Examples.shared`."""
+        """See `TrainingExamples.shared`."""
         return self._node is not None and self._node.nodes > 1
 
     @property
     def remote(self) -> bool:
-        """See `Examples.remote`."""
+        """See `TrainingExamples.remote`."""
         return self._all.cache is not None
 
     def announce(self, numbers: Sequence[int]) -> None:
-        """See `Examples.announce`."""
-        indices = map(self._index, numbers)
-        self._all.announce({bisect_right(self._all.ends, index) for index in indices})
+        """See `TrainingExamples.announce`."""
+        self._all.announce({self._all.shard_of(self._index(number)) for number in numbers})
 
     def shard_sizes(self) -> list[int]:
-        """See `Examples.shard_sizes`."""
+        """See `TrainingExamples.shard_sizes`."""
         ends = [bisect_left(self._numbers, end) for end in self._all.ends]
         return [end - start for start, end in pairwise([0, *ends])]
 
@@ -295,24 +282,7 @@ class Records(Examples):
     ) -> list[_Read]:
         """In that order; read in the order of the files, and announced before that."""
         indices = [self._index(number) for number in numbers]
-        if self._all.sparse:
-            return self._few(indices, read)
-        order = sorted(range(len(indices)), key=indices.__getitem__)
-        found: dict[int, _Read] = {}
-        shards = groupby(order, lambda place: bisect_right(self._all.ends, indices[place]))
-        opened = self._open.here
-        while some := [(shard, list(places)) for shard, places in islice(shards, opened.most)]:
-            self._all.announce(shard for shard, _ in some if shard not in opened)
-            readers = [opened.get(shard, self._all.reader) for shard, _ in some]
-            starts = [self._all.start(shard) for shard, _ in some]
-            if len(indices) > 1:
-                for reader, start, (_, places) in zip(readers, starts, some, strict=True):
-                    for place in places:
-                        reader.will_need(indices[place] - start)
-            for reader, start, (_, places) in zip(readers, starts, some, strict=True):
-                for place in places:
-                    found[place] = read(reader, indices[place] - start)
-        return [found[place] for place in range(len(indices))]
+        return (self._few if self._all.sparse else self._all.read)(indices, read)
 
     def _few(
         self, indices: Sequence[int], read: Callable[[ShardReader, int], _Read]
@@ -326,13 +296,12 @@ class Records(Examples):
             self._known = dict(zip(map(int, self._numbers), rows, strict=True))
         found: dict[int, _Read] = {}
         ordered = sorted({*indices})
-        for shard, group in groupby(ordered, lambda index: bisect_right(self._all.ends, index)):
+        for shard, group in groupby(ordered, self._all.shard_of):
             places, start = list(group), self._all.start(shard)
-            reader = self._open.here.get(shard, self._all.reader)
             read_ones = read_few(
                 self._all.cache,
                 self._all.shards[shard].files[0],
-                reader,
+                self._all.opened(shard),
                 [place - start for place in places],
                 {place - start: self._known[place] for place in places},
                 read,
@@ -412,7 +381,7 @@ class Records(Examples):
 
         What other threads have open is closed when they end.
         """
-        self._open.here.close()
+        self._all.close()
 
     def __enter__(self) -> Self:
         """The examples themselves."""
@@ -493,9 +462,9 @@ def _check_choice(limit: int | None, sample: float | None, *, stratify: bool) ->
         raise UsageError("stratify=True says how to sample; give sample=0.1, say, too")
 
 
-def _rows_of(table: pa.Table) -> Iterator[Row]:
+def _rows_of(table: pa.Table) -> Iterator[Recorded]:
     columns = [table.column(name).to_pylist() for name in COLUMNS]
-    return map(Row, *columns)
+    return map(Recorded, *columns)
 
 
 def _no_number(number: object) -> TypeError:
@@ -540,52 +509,3 @@ def describe(example: Example) -> str:
         words.append(f" {counted(len(example.boxes), 'box', 'boxes')}")
     words += [f' "{printable(text)}"' for text in example.captions[:1]]
     return " ".join(words + [f" {name} {value}" for name, value in example.attributes.items()])
-
-
-class _OpenShards(threading.local):
-    """The readers of one thread of one process; pickled, those of none."""
-
-    def __init__(self, most: int) -> None:
-        self._readers = _Readers(most)
-
-    def __reduce__(self) -> tuple[type[_OpenShards], tuple[int]]:
-        return _OpenShards, (self._readers.most,)
-
-    @property
-    def here(self) -> _Readers:
-        if self._readers.process != os.getpid():
-            self._readers = _Readers(self._readers.most)
-        return self._readers
-
-
-class _Readers:
-    """Open readers, the least recently used closed first, the rest when this goes away."""
-
-    def __init__(self, most: int) -> None:
-        self.process, self.most = os.getpid(), most
-        self._readers: OrderedDict[int, ShardReader] = OrderedDict()
-
-    def __contains__(self, shard: int) -> bool:
-        return shard in self._readers
-
-    def get(self, shard: int, opened: Callable[[int], ShardReader]) -> ShardReader:
-        if shard not in self._readers:
-            if len(self._readers) == self.most:  # first, so that its place in a cache is free
-                self._readers.popitem(last=False)[1].close()
-            self._readers[shard] = opened(shard)
-        self._readers.move_to_end(shard)
-        return self._readers[shard]
-
-    def close(self) -> None:
-        while self._readers:
-            self._readers.popitem()[1].close()
-
-    def __del__(
-        self, here: Callable[[], int] = os.getpid, inherited: list[object] = _INHERITED
-    ) -> None:
-        # What a module knows may be gone when a process ends: hence the arguments.
-        if self.process == here():
-            self.close()
-        else:
-            # Forked: HDF5 and LMDB forbid even to close what the parent opened.
-            inherited.append(self._readers)
