@@ -215,14 +215,14 @@ def _planned(raw: RawData, lines: Sequence[str], cores: int) -> Plan:
     request, dataset = raw.request, raw.dataset
     index = Workspace(request.out).index
     parts = scan(raw, index, trust=True)
-    with open_images(parts, dataset, request, None) as images:
+    with open_images(parts, dataset, raw.found, request, None) as images:
         from dataprep.tables.order import sampled
 
         if request.links == "inside":
             refuse_links(request.raw, raw.found, images)
         summary = summarize(request, dataset, raw.found, parts, images, None)
-        report_summary(summary, raw.report, stratified=dataset.cut is not None)
-        source = RawImages(request.raw, index, request.recipe, dataset.names_files)
+        report_summary(summary, raw.report, stratified=raw.found.cut is not None)
+        source = RawImages(request.raw, index, request.recipe, raw.found.names_files)
         job, _ = plan(raw, request, summary, source)
         sizes = images.class_sizes()
         sample, ratio = _look(source, sampled(images, _SAMPLE, request.seed))

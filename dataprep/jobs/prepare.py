@@ -17,6 +17,7 @@ from dataprep.jobs.engine import Engine, Reporter, Workers, working
 from dataprep.jobs.identity import claim, claim_generation, is_other_job, other_versions
 from dataprep.jobs.index_parts import (
     IndexParts,
+    Scan,
     check_unchanged,
     forget_part,
     has_part,
@@ -36,6 +37,7 @@ from dataprep.sealed.set import SealedSet
 from dataprep.system.durable_files import partial_path, rename
 from dataprep.system.messages import counted, printable, refusal, sized, some_of
 from dataprep.system.state_files import digest_of, file_sha256
+from dataprep.tables.cut import StratifiedCut
 from dataprep.tables.records import NAME, SHALLOWER, RecordsTable, check_sealed, count_reasons
 from dataprep_schemas.manifest import Excluded, Identity
 from dataprep_schemas.tables import CAPTIONS
@@ -69,6 +71,10 @@ class RawData:
     workers: Workers
     report: Callable[[str], None]
 
+    def scan_into(self, index: Path) -> Scan:
+        """What workers are to scan, into a directory."""
+        return Scan(self.dataset, self.request.raw, self.found, index)
+
 
 @contextmanager
 def found(request: Request, engine: Engine, reporter: Reporter) -> Iterator[RawData]:
@@ -78,9 +84,10 @@ def found(request: Request, engine: Engine, reporter: Reporter) -> Iterator[RawD
         DataprepError: what was asked for is not there, or OUT is somebody else's.
     """
     dataset = load_dataset(request.dataset, request.dataset_options)
-    request = settle(_of_bucket(absolute(request)), dataset)
+    request = _of_bucket(absolute(request))
     close_archives()  # a new search starts from the files as they are now
     what = dataset.find(request.raw, request.splits)
+    request = settle(request, what)
     check_places(request, what)
     if request.links == "follow" and (text := describe_links(request.raw)):
         what = replace(what, description=(*what.description, text))
@@ -93,7 +100,8 @@ def found(request: Request, engine: Engine, reporter: Reporter) -> Iterator[RawD
     given = {"--index_dir": request.index_dir, "--build_dir": request.build_dir}
     places = {"--raw": request.raw} | {option: path for option, path in given.items() if path}
     with working(workspace, engine, places, what.splits or (), reporter) as workers:
-        settle_cut(request, dataset)
+        if what.cut is not None:
+            what = replace(what, cut=settle_cut(request, what.cut))
         yield RawData(request, dataset, what, workers, reporter.line)
 
 
@@ -149,17 +157,17 @@ def make(raw: RawData, request: Request, grown: SealedSet | None) -> SealedSet |
     if grown is not None:
         images_before = sum(split.images for split in grown.manifest.input.values())
         before = images_before, grown.manifest.totals.rejected
-    with open_images(parts, dataset, request, grown) as images:
+    with open_images(parts, dataset, raw.found, request, grown) as images:
         if request.links == "inside":
             refuse_links(request.raw, raw.found, images)
         summary = summarize(request, dataset, raw.found, parts, images, grown)
-        report_summary(summary, report, stratified=dataset.cut is not None)
+        report_summary(summary, report, stratified=raw.found.cut is not None)
         check_unmatched(summary, request.max_bad, Workspace(request.out).unmatched, before)
         if grown is not None:
             if not summary.input:
                 return None
             request = _sized_like(grown, request, summary, report)
-        source = RawImages(request.raw, index, request.recipe, dataset.names_files)
+        source = RawImages(request.raw, index, request.recipe, raw.found.names_files)
         job, identity = plan(raw, request, summary, source)
         for text in describe_splits(job, raw.found.official_counts):
             report(text)
@@ -167,7 +175,7 @@ def make(raw: RawData, request: Request, grown: SealedSet | None) -> SealedSet |
         units = parts.digests()
         if grown is None:
             if request.overwrite or is_other_job(job.workspace, identity, units):
-                _report_changes(job, images, dataset, request, report)
+                _report_changes(job, images, raw, request)
             identity = claim(job, identity, units, overwrite=request.overwrite)
         else:
             if other := other_versions(grown, identity):
@@ -190,11 +198,11 @@ def make(raw: RawData, request: Request, grown: SealedSet | None) -> SealedSet |
         for unit in lost:
             forget_part(index, unit)
         _check_room(index, raw.found)
-        workers.scan(dataset, request.raw, raw.found.units, index, trust=True)
+        workers.scan(raw.scan_into(index), trust=True)
     records = workers.write(job)
-    check_unchanged(parts, dataset, request.raw)
+    check_unchanged(parts, raw.scan_into(index))
     check_rejected(job, records, request.max_bad, report, summary, before)
-    with open_images(parts, dataset, request, grown) as images:
+    with open_images(parts, dataset, raw.found, request, grown) as images:
         known = summary.has_unstored or images.statuses.get("excluded")
         others = images.unstored() if known else ()
         made = seal(job, identity, records, report, others=others)
@@ -214,7 +222,7 @@ def scan(raw: RawData, index: Path, *, trust: bool) -> IndexParts:
     """The index of all there is."""
     if not (trust and all(has_part(index, unit) for unit in raw.found.units)):
         _check_room(index, raw.found)
-    return raw.workers.scan(raw.dataset, raw.request.raw, raw.found.units, index, trust=trust)
+    return raw.workers.scan(raw.scan_into(index), trust=trust)
 
 
 def _check_room(index: Path, found: Found) -> None:
@@ -258,7 +266,7 @@ def plan(
     Raises:
         UsageError: the shard counts do not fit, or the format cannot hold such a data set.
     """
-    info = describe_examples(summary.classes, request.recipe, raw.dataset)
+    info = describe_examples(summary.classes, request.recipe, raw.found)
     if request.folds is not None:
         if "fold" in (name.lower() for name, _ in info.attributes):
             raise UsageError("--folds: the images have an attribute fold already; rename it")
@@ -273,7 +281,7 @@ def plan(
     left_out = summary.excluded
     return job, Identity(
         dataset=request.dataset,
-        dataset_config=config_of(raw.dataset),
+        dataset_config=config_of(raw),
         seed=request.seed,
         limit=request.limit,
         folds=request.folds,
@@ -301,9 +309,8 @@ def _choose(job: Job, request: Request, images: Images) -> None:
 def _report_changes(
     job: Job,
     images: Images,
-    dataset: Dataset,
+    raw: RawData,
     request: Request,
-    report: Callable[[str], None],
 ) -> None:
     """Tell what images of the data set in OUT would not have any more, before it is deleted."""
     try:
@@ -318,17 +325,17 @@ def _report_changes(
         f"{counted(number, 'image')} another {what} ({some_of(keys)})"
         for what, number, keys in changed
     )
-    options = {option.name for option in dataset.OPTIONS}
+    options = {option.name for option in raw.dataset.OPTIONS}
     keeps = ["--classes FILE with the classes in their old order"] * ("classes" in options)
-    keeps += [f"--splits_from {request.out}"] * (dataset.cut is not None)
-    report(
+    keeps += [f"--splits_from {request.out}"] * (raw.found.cut is not None)
+    raw.report(
         f"{request.out} is a finished data set, and of those there this gives {said}; what keeps "
         f"them: {', '.join([*keeps, '--append'])}"
     )
 
 
-def settle_cut(request: Request, dataset: Dataset) -> None:
-    """Make the data set's cut name a table to read, and its digest; hold OUT.
+def settle_cut(request: Request, cut: StratifiedCut) -> StratifiedCut:
+    """The cut with a table to read, and its digest; hold OUT.
 
     Of OUT itself a copy is kept there, since a run that deletes the table may be killed, and must
     find it when it is run again.
@@ -337,9 +344,8 @@ def settle_cut(request: Request, dataset: Dataset) -> None:
         DatasetError: there is no sealed set, or its table is damaged.
         UsageError: a table cannot be read.
     """
-    cut = dataset.cut
-    if cut is None or cut.kept is None:
-        return
+    if cut.kept is None:
+        return cut
     table = cut.kept
     if table.is_dir():
         workspace = Workspace(request.out)
@@ -359,7 +365,7 @@ def settle_cut(request: Request, dataset: Dataset) -> None:
                     temporary.unlink(missing_ok=True)
                 table = workspace.kept_splits
     try:
-        dataset.cut = replace(cut, kept=table, digest=file_sha256(table))
+        return replace(cut, kept=table, digest=file_sha256(table))
     except OSError as error:
         raise UsageError(
             f"--splits_from {printable(str(table))} cannot be read ({refusal(error)}); check the "
@@ -367,7 +373,7 @@ def settle_cut(request: Request, dataset: Dataset) -> None:
         ) from error
 
 
-def config_of(dataset: Dataset) -> dict[str, str]:
+def config_of(raw: RawData) -> dict[str, str]:
     """The options that shape the data set: its own, and a digest of what is assigned."""
-    digest = "" if dataset.cut is None else dataset.cut.digest
-    return {**dataset.config(), **({"splits_from": digest} if digest else {})}
+    digest = "" if raw.found.cut is None else raw.found.cut.digest
+    return {**raw.dataset.config(), **({"splits_from": digest} if digest else {})}

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 
 from dataprep.datasets import Dataset, Found, wanted_splits
-from dataprep.datasets.lists import about_numbers
 from dataprep.datasets.splits import in_usual_order
 from dataprep.errors import DatasetError, RejectedError, SourceError, UsageError
 from dataprep.jobs.index_parts import IndexParts
@@ -33,7 +32,7 @@ _RULES: Final = 3  # raise it whenever the same index would be summarized otherw
 
 
 def open_images(
-    parts: IndexParts, dataset: Dataset, request: Request, grown: SealedSet | None
+    parts: IndexParts, dataset: Dataset, found: Found, request: Request, grown: SealedSet | None
 ) -> Images:
     """The images of the index; nothing is read until something is asked.
 
@@ -43,20 +42,19 @@ def open_images(
     from dataprep.tables.images import Images
 
     workspace = Workspace(request.out)
-    known = dataset.classes() is not None
-    named = None if known else dataset.name_classes(parts.class_names())
+    names = parts.class_names() if found.classes is None else set()
     return Images(
         parts.tables(),
         workspace.private,
         parts.statuses(),
-        [name for name, _ in dataset.own_columns],
+        [name for name, _ in found.own_columns],
         request.splits,
         request.exclude,
         None if grown is None else Workspace(grown.out).records,
         request.folds,
-        dataset.cut,
+        found.cut,
         workspace.records if grown is None else None,
-        named.identifiers if named else {},
+        dataset.name_classes(found, names).identifiers if names else {},
     )
 
 
@@ -80,13 +78,13 @@ def summarize(
     """
     workspace = Workspace(request.out)
     path = workspace.order / "summary.json"
-    known = dataset.classes()
+    known: Classes | None = found.classes
     made_of = [
         *(_RULES, request.splits, request.limit, request.seed, found.splits, known),
         None if request.exclude is None else _sha256(request.exclude),
         [[unit.name, part.table, part.fingerprint] for unit, part in parts.units.items()],
         "" if grown is None else grown.manifest.sha256,
-        "" if dataset.cut is None else dataset.cut.digest,
+        "" if found.cut is None else found.cut.digest,
     ]
     key = digest_of(made_of)
     kept = read_state(path, ScanSummary)
@@ -120,17 +118,13 @@ def summarize(
                 "share, take a larger one or another --split_seed"
             )
     listed = known is not None
-    named, said = None, ""
+    said = ""
     if known is None:
-        named = dataset.name_classes(parts.class_names())
-        found_names = () if named else images.class_names() | parts.class_names()
-        known = named.classes if named else dataset.order_classes(found_names)
-        said = named.reason if named else about_numbers([name for name, _ in known])
+        named = dataset.name_classes(found, parts.class_names() or images.class_names())
+        known, said = named.classes, named.reason
     if grown is not None:
         known = _classes_of_all(grown, splits, known, listed=listed)
         said = ""  # it was, when that was made
-    if not (known or listed or named):
-        raise SourceError("no image has a label; check where labels are taken from")
     check_splits_known(images.database)
     check_keys(images.database)
     check_groups(images.database, dataset.group)
@@ -148,13 +142,13 @@ def summarize(
     images.choose(
         splits,
         [name for name, _ in known],
-        multilabel=dataset.multilabel,
+        multilabel=found.multilabel,
         seed=request.seed,
         limit=request.limit,
     )
     if not listed and grown is None:
         names = [name for name, _ in known]
-        dataset.check_classes(names, images.classes_by_split(), images.folders())
+        dataset.check_classes(found, names, images.classes_by_split(), images.folders())
     counts: Counter[str] = Counter()
     for part in parts.units.values():
         counts.update(part.counts)

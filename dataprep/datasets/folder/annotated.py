@@ -9,10 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from dataprep.datasets.base import Found, ScanUnit
+from dataprep.datasets.base import ScanUnit
 from dataprep.datasets.folder.annotations import OWN, Annotations, Id, within
 from dataprep.datasets.folder.coco import read_coco
-from dataprep.datasets.folder.layout import ListingUnit
+from dataprep.datasets.folder.layout import FolderFound, ListingUnit
 from dataprep.datasets.folder.lookup import look_up, placed, with_columns
 from dataprep.datasets.folder.options import FolderOptions
 from dataprep.datasets.folder.voc import read_voc
@@ -34,7 +34,7 @@ def find_annotated(
     packed: bool,
     place: str,
     images: Sequence[ScanUnit],
-) -> tuple[Found, list[Annotations]]:
+) -> FolderFound:
     """The units of annotations, and what they hold.
 
     Args:
@@ -66,22 +66,29 @@ def find_annotated(
             described.append(f"annotated in {found.place}: {listed}; {at}")
     has = {attribute for found in lists for attribute in found.attributes}
     attributes = tuple(each for each in OWN if each in has)
-    has_captions = any(found.has_captions for found in lists)
     named, said = identify(lists)
-    names = (*named.items(),)
-    units = [replace(it, captions=has_captions, attributes=attributes, names=names) for it in units]
     there = {image.split for found in lists for image in found.images}
     splits = options.cut.splits if options.cut else in_usual_order(there or {options.split_name})
     hint = () if len(splits) > 1 or any(unit.split for unit in units) else options.hint
-    whole = Found((*described, *said, *hint), (*units, *images), splits, whole=True)
-    return whole, lists
+    return FolderFound(
+        description=(*described, *said, *hint),
+        units=(*units, *images),
+        splits=splits,
+        multilabel=True,
+        has_boxes=any(found.has_boxes for found in lists),
+        has_captions=any(found.has_captions for found in lists),
+        attributes=attributes,
+        names=(*named.items(),),
+    )
 
 
-def scan_annotated(raw: Path, unit: ListingUnit, options: FolderOptions) -> Scanned:
+def scan_annotated(
+    raw: Path, unit: ListingUnit, options: FolderOptions, named: Sequence[tuple[Id, str]]
+) -> Scanned:
     """The images of a unit, as rows of the index."""
     found = _read(raw, unit, options, {})
     here = found.ids
-    names = {id_: name for id_, name in unit.names if id_ in here}
+    names = {id_: name for id_, name in named if id_ in here}
     # No path of this machine gets into the data set.
     place = " and ".join(printable(Path(path).name) for path in unit.paths)
     place += "/*.xml" * found.place.endswith("/*.xml")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, cast
 
 from dataprep.archives.containers import folder_fingerprint, list_container, stat_fingerprint
 from dataprep.archives.listing import below, folder_of
@@ -19,12 +19,14 @@ from dataprep.datasets.base import (
     Found,
     Option,
     ScanUnit,
+    require_labels,
     wanted_splits,
 )
 from dataprep.datasets.folder.beside import only_class, refuse_classes, refuse_listing, refuse_twins
 from dataprep.datasets.folder.headers import Headers, KeyedHash, completed, header_attributes
 from dataprep.datasets.folder.layout import (
     ContainerUnit,
+    FolderFound,
     ListingUnit,
     containers_of,
     find_folders,
@@ -37,9 +39,7 @@ from dataprep.datasets.folder.options import OPTIONS, parse_options, refuse_opti
 from dataprep.datasets.lists import (
     ClassList,
     classes_by_name,
-    in_order,
     load_class_list,
-    refuse_unknown,
 )
 from dataprep.datasets.raw_directory import open_level
 from dataprep.datasets.splits import in_usual_order
@@ -76,12 +76,6 @@ class Folder(Dataset):
     def __init__(self, **options: str) -> None:
         super().__init__(**options)
         self._wanted = parse_options(self.options)
-        if self._wanted.cut is not None and self._wanted.stratify:
-            self.cut = replace(self._wanted.cut.stratified, kept=self._wanted.splits_from)
-        self.names_files = not self._wanted.hash_keys
-        self._above: dict[str, set[str]] = {}  # `find` knows; so these
-        self.attributes: tuple[Attribute, ...] = ()
-        self._boxes = self._captions = self._several = self._listed = self._by_folders = False
 
     def config(self) -> Mapping[str, str]:
         """The options that shape the index; no paths of files."""
@@ -89,110 +83,88 @@ class Folder(Dataset):
         shaping = {name: value for name, value in self.options.items() if name not in others}
         if self._hashes is not None:
             shaping["hash_key"] = self._hashes.fingerprint
-        return {**shaping, "stratify": "labels"} if self.cut is not None else shaping
+        stratified = self._wanted.cut is not None and self._wanted.stratify
+        return {**shaping, "stratify": "labels"} if stratified else shaping
 
-    @property
-    def multilabel(self) -> bool:
-        """Whether an image may have any number of labels, or has none."""
-        wanted = self._wanted
-        several = wanted.label_separator or wanted.no_label or wanted.label_columns
-        return bool(several or wanted.annotations or wanted.unlabelled or self._several)
-
-    @property
-    def has_captions(self) -> bool:
-        """Whether the listing has a column of them, or annotations do; `find` knows."""
-        return bool(self._wanted.caption_column) or self._captions
-
-    @property
-    def has_boxes(self) -> bool:
-        """Whether annotations or a listing have any; `find` knows."""
-        return self._boxes
-
-    def classes(self) -> Sequence[tuple[str, str]] | None:
-        """The classes of ``--classes`` or ``--label_columns``; None without.
-
-        Raises:
-            SourceError: the list cannot be used.
-        """
-        if self._wanted.unlabelled:
-            return []
-        if self._wanted.label_columns:
-            return [(name, name) for name in self._wanted.label_columns]
-        return None if self._known is None else self._known.classes
-
-    def name_classes(self, found: Collection[str]) -> Classes | None:
-        """Those of annotations, in the order of their numbers; one of two that look the same."""
-        if not self._wanted.annotations:
-            named = classes_by_name(found, of_folders=True)
-            if named and len(named.classes) == 1 and self._by_folders:
-                return replace(named, reason=only_class(named.classes[0][0]))
-            return named
-        names = dict.fromkeys(text.partition("\t")[2] for text in sorted(found))
-        return Classes([(name, name) for name in names], {})
-
-    def order_classes(self, found: Iterable[str]) -> Sequence[tuple[str, str]]:
-        """By name; by value if all are whole numbers, so that 10 comes after 9.
-
-        Raises:
-            SourceError: a list has a label that may mean that nobody knows one.
-        """
-        names = in_order(found)
-        if self._listed:
-            refuse_unknown(names)
-        return [(name, name) for name in names]
+    def name_classes(self, found: Found, names: Collection[str]) -> Classes:
+        """By name, by value if all are whole numbers; of annotations in the order of their ids."""
+        if self._wanted.annotations:
+            ordered = dict.fromkeys(text.partition("\t")[2] for text in sorted(names))
+            return Classes([(name, name) for name in ordered])
+        require_labels(names)
+        of_folders = _is_of_folders(found)
+        named = classes_by_name(names, of_folders=of_folders)
+        if of_folders and len(named.classes) == 1:
+            return replace(named, reason=only_class(named.classes[0][0]))
+        return named
 
     def check_classes(
         self,
-        found: Sequence[str],
+        found: Found,
+        names: Sequence[str],
         by_split: Mapping[str, Collection[str]],
         folders: Collection[str],
     ) -> None:
         """Refuse folders that can be no classes; what a file says is believed."""
-        if self._by_folders:
-            wanted = self._wanted
-            there = {} if wanted.cut else by_split
-            refuse_classes(found, there, folders, self._above, wanted)
+        if _is_of_folders(found):
+            above: dict[str, set[str]] = {}
+            for unit in found.units:
+                for each in cast("ContainerUnit", unit).containers:
+                    above.setdefault(each.prefix, set()).add(folder_of(each.path))
+            there = {} if self._wanted.cut else by_split
+            refuse_classes(names, there, folders, above, self._wanted)
 
     def find(self, raw: Path, splits: Sequence[str] | None) -> Found:
         """Detect what there is from the listings of the top two levels; no archive is opened.
 
         Of a listing, the names of its columns are read; annotations are read whole.
         """
-        self.classes()  # so that a wrong list is refused before anything is scanned
+        wanted = self._wanted
+        known = None if wanted.classes is None else load_class_list(wanted.classes)
         self._headers(raw, Counter())  # so that a package that is missing is told of
-        self.attributes = header_attributes(self._wanted)
-        if self._wanted.annotations:
+        if wanted.annotations:
             found = self._find_annotated(raw)
         elif sources := self._sources(raw):
-            self._listed = True
-            found = self._find_listed(raw, sources)
+            found = self._find_listed(raw, sources, known)
         else:
-            found = find_folders(raw, self._wanted)
-            self._by_folders = not self._wanted.unlabelled
+            found = FolderFound(*find_folders(raw, wanted), attributes=header_attributes(wanted))
         if splits is not None and found.splits is not None:
             found = _only(found, splits)
-        for unit in found.units:
-            for each in unit.containers if isinstance(unit, ContainerUnit) else ():
-                self._above.setdefault(each.prefix, set()).add(folder_of(each.path))
-        return found
+        classes = None if known is None else known.classes
+        if wanted.label_columns:
+            classes = tuple((name, name) for name in wanted.label_columns)
+        several = wanted.label_separator or wanted.no_label or wanted.label_columns
+        cut = None
+        if wanted.cut is not None and wanted.stratify:
+            cut = replace(wanted.cut.stratified, kept=wanted.splits_from)
+        return replace(
+            found,
+            classes=() if wanted.unlabelled else classes,
+            multilabel=bool(found.multilabel or several or wanted.unlabelled),
+            has_captions=bool(found.has_captions or wanted.caption_column),
+            cut=cut,
+            names_files=not wanted.hash_keys,
+            whole=True,
+            known=known,
+        )
 
-    def scan(self, raw: Path, unit: ScanUnit) -> Scanned:
+    def scan(self, raw: Path, found: Found, unit: ScanUnit) -> Scanned:
         """List one unit: some folders and archives, or the listing."""
-        if isinstance(unit, ListingUnit) and self._wanted.annotations:
+        found = cast("FolderFound", found)
+        if isinstance(unit, ContainerUnit):
+            return self._scan_containers(raw, unit, found.known)
+        unit = cast("ListingUnit", unit)
+        if self._wanted.annotations:
             from dataprep.datasets.folder.annotated import scan_annotated
 
-            self._see_annotated([unit])
-            return scan_annotated(raw, unit, self._wanted)
-        if isinstance(unit, ListingUnit):
-            self.attributes = (*unit.attributes, *header_attributes(self._wanted))
-            listing = self._listing(raw, unit)
-            counts: Counter[str] = Counter()  # of what the tables leave out, when they are read
-            headers = self._headers(raw, counts)
-            tables = listing.tables(raw, unit, counts, headers)
-            return Scanned(tables=tables, counts=counts)
-        if not isinstance(unit, ContainerUnit):
-            raise TypeError(f"a unit of another data set: {unit!r}")
-        return self._scan_containers(raw, unit)
+            return scan_annotated(raw, unit, self._wanted, found.names)
+        listing = self._listing(raw, unit, found.known)
+        counts: Counter[str] = Counter()  # of what the tables leave out, when they are read
+        headers = self._headers(raw, counts)
+        of_headers = self._wanted.dicom_attributes
+        own = [each for each in found.attributes if each.name not in of_headers]
+        tables = listing.tables(raw, unit, own, counts, headers)
+        return Scanned(tables=tables, counts=counts)
 
     def fingerprint(self, raw: Path, unit: ScanUnit) -> str:
         """Identify what `scan` would read from by size and modification time.
@@ -202,7 +174,7 @@ class Folder(Dataset):
         is rewritten in place, `read_image` notices that by its size. Of the files in a listing
         nothing is looked at. Listing and list of classes count by their content.
         """
-        seen: list[object] = [None if self._known is None else self._known.sha256]
+        seen: list[object] = []
         from dataprep.datasets.folder.voc import files_of
 
         for path in unit.paths if isinstance(unit, ListingUnit) else ():
@@ -221,11 +193,7 @@ class Folder(Dataset):
                 seen.append(see(raw, container.path))
         return json.dumps([_SCAN_RULES, seen], separators=(",", ":"))
 
-    @cached_property
-    def _known(self) -> ClassList | None:
-        return None if self._wanted.classes is None else load_class_list(self._wanted.classes)
-
-    def _listing(self, raw: Path, unit: ListingUnit) -> Listing:
+    def _listing(self, raw: Path, unit: ListingUnit, known: ClassList | None) -> Listing:
         from dataprep.datasets.folder.listing import Listing
 
         wanted = self._wanted
@@ -233,7 +201,7 @@ class Folder(Dataset):
             wanted = replace(wanted, path_column=unit.column)
         if unit.split:
             wanted = replace(wanted, split_name=unit.split)
-        return Listing(raw / unit.paths[0], wanted, self._known, self._hashes)
+        return Listing(raw / unit.paths[0], wanted, known, self._hashes)
 
     def _sources(self, raw: Path) -> list[ListingUnit]:
         """The listing that is named, or those that lie beside the images, as units without more."""
@@ -265,15 +233,18 @@ class Folder(Dataset):
             return None
         return Headers(raw, self._wanted, self._hashes, counts)
 
-    def _find_listed(self, raw: Path, sources: Sequence[ListingUnit]) -> Found:
-        listings = [self._listing(raw, source) for source in sources]
+    def _find_listed(
+        self, raw: Path, sources: Sequence[ListingUnit], known: ClassList | None
+    ) -> FolderFound:
+        listings = [self._listing(raw, source, known) for source in sources]
         own = _agreeing([(listing.file.name, listing.attributes()) for listing in listings])
-        of_headers = {attribute.name for attribute in self.attributes}
+        headers = header_attributes(self._wanted)
+        of_headers = {attribute.name for attribute in headers}
         if both := [each.name for each in own if each.name.lower() in of_headers]:
             raise UsageError(
                 f"{some_of(both)} in both --attribute_columns and --dicom_attributes; leave one out"
             )
-        self.attributes = (*own, *self.attributes)
+        boxes = multilabel = False
         units: list[ScanUnit] = []
         described = []
         for source, listing in zip(sources, listings, strict=True):
@@ -297,9 +268,9 @@ class Folder(Dataset):
                     f"{columns} left out: their images are in archives, and no columns width and "
                     "height say how many pixels these have"
                 ]
-            self._boxes |= bool(form)
-            self._several |= several and bool(form)
-            unit = replace(source, top=top, packed=packed, attributes=own)
+            boxes |= bool(form)
+            multilabel |= several and bool(form)
+            unit = replace(source, top=top, packed=packed)
             units += [replace(unit, boxes=form, several=several), *images]
             size = sized(listing.file.path.stat().st_size)
             described.append(f"listed in {source.container} ({size}): {place}")
@@ -312,7 +283,14 @@ class Folder(Dataset):
         elif sources[0].split:
             splits = in_usual_order(source.split for source in sources)
         hint = self._wanted.hint if splits == (self._wanted.split_name,) else ()
-        return Found((*described, *hint), tuple(units), splits, whole=True)
+        return FolderFound(
+            description=(*described, *hint),
+            units=tuple(units),
+            splits=splits,
+            multilabel=multilabel,
+            has_boxes=boxes,
+            attributes=(*own, *headers),
+        )
 
     def _images_of(self, raw: Path, folder: str) -> tuple[str, bool, str, Sequence[ScanUnit]]:
         """Where listed images start, whether they are in archives, in words, and these."""
@@ -329,24 +307,15 @@ class Folder(Dataset):
         place = f"images in {counted(len(containers), 'archive or folder', 'archives or folders')}"
         return top.path, True, place, [replace(unit, listed=True) for unit in units]
 
-    def _find_annotated(self, raw: Path) -> Found:
+    def _find_annotated(self, raw: Path) -> FolderFound:
         """Annotations, a unit for each split that their names tell; and archives, if there are."""
         from dataprep.datasets.folder.annotated import find_annotated
 
         for path in self._wanted.annotations:
             self._require(raw, path)
-        found, lists = find_annotated(raw, self._wanted, *self._images_of(raw, ""))
-        self._boxes = any(each.has_boxes for each in lists)
-        self._see_annotated(found.units)
-        return found
+        return find_annotated(raw, self._wanted, *self._images_of(raw, ""))
 
-    def _see_annotated(self, units: Iterable[ScanUnit]) -> None:
-        for unit in units:
-            if isinstance(unit, ListingUnit):  # all say the same
-                self._captions, self.attributes = unit.captions, unit.attributes
-
-    def _scan_containers(self, raw: Path, unit: ContainerUnit) -> Scanned:
-        known = self._known
+    def _scan_containers(self, raw: Path, unit: ContainerUnit, known: ClassList | None) -> Scanned:
         names = [] if known is None else [name for name, _ in known.classes]
         numbers = {name: number for number, name in enumerate(names)}
         rows: dict[str, list[Row]] = {}
@@ -421,7 +390,12 @@ def _agreeing(found: Sequence[tuple[str, tuple[Attribute, ...]]]) -> tuple[Attri
     return first
 
 
-def _only(found: Found, splits: Sequence[str]) -> Found:
+def _is_of_folders(found: Found) -> bool:
+    """Whether nothing but folders tells the classes."""
+    return not any(isinstance(unit, ListingUnit) for unit in found.units)
+
+
+def _only(found: FolderFound, splits: Sequence[str]) -> FolderFound:
     """What is needed for the splits wanted."""
     wanted = wanted_splits(found.splits or (), splits)
     units = tuple(

@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 from dataprep.archives.containers import container_kind, container_stem
 from dataprep.archives.listing import StoredImage, folder_of
-from dataprep.datasets.base import Attribute, Found, ScanUnit
+from dataprep.datasets.base import Found, ScanUnit
 from dataprep.datasets.folder.beside import (
     refuse_labels,
     refuse_listing,
@@ -27,6 +27,7 @@ from dataprep.system.messages import counted, printable, some_of
 from dataprep.tables import Ignored, Row, Unmatched
 
 Stray = Ignored | Unmatched
+Layout = tuple[tuple[str, ...], tuple[ScanUnit, ...], tuple[str, ...] | None]
 BoxForm = Literal["", "fractions", "pixels", "pixels of files"]
 
 # ImageNet-22K is 21,841 class archives: a unit each would be that many small files of the index.
@@ -88,26 +89,33 @@ class ListingUnit(ScanUnit):
         top: the directory that the listed paths start from, relative to the raw directory; empty
             for that itself.
         packed: whether other units hold the images, which are in archives.
-        attributes: what its columns say of each image.
         paths: where it is, relative to the raw directory or absolute; of annotations, several.
         split: the split of its images, if their folder or its name tells it.
         column: of the paths, where that is known.
-        captions: whether annotations have any.
         boxes: how those of a listing are given, if a row is a box: of files that say how large
             they are, too.
         several: whether images may have several labels by them.
-        names: of annotations, (id, identifier) of the classes of all of them.
     """
 
     top: str
     packed: bool
-    attributes: tuple[Attribute, ...] = ()
     paths: tuple[str, ...] = ()
     split: str = ""
     column: str = ""
-    captions: bool = False
     boxes: BoxForm = ""
     several: bool = False
+
+
+@dataclass(frozen=True)
+class FolderFound(Found):
+    """What was found of an image set.
+
+    Attributes:
+        known: the only classes there may be; None if any may.
+        names: of annotations, (id, identifier) of the classes of all of them.
+    """
+
+    known: ClassList | None = None
     names: tuple[tuple[int | str, str], ...] = ()
 
 
@@ -161,9 +169,7 @@ def metadata_beside(raw: Path, top: str, *, splits: bool) -> list[ListingUnit]:
         for name in names:
             path = level.at(name)
             unit = f"listing-{split}" if split else "listing"
-            found.append(
-                ListingUnit(unit, path, level.path, False, (), (path,), split, "file_name")
-            )
+            found.append(ListingUnit(unit, path, level.path, False, (path,), split, "file_name"))
         if names and not split:
             return found
     # A table that one split lacks would lose its images without a word.
@@ -186,8 +192,8 @@ def containers_of(level: Level, *, loose: bool = False) -> list[Container]:
     ]
 
 
-def find_folders(raw: Path, options: FolderOptions) -> Found:
-    """The units of class folders and archives.
+def find_folders(raw: Path, options: FolderOptions) -> Layout:
+    """The description, the units of class folders and archives, and their splits.
 
     Raises:
         SourceError: there are none, or some contradict each other.
@@ -211,7 +217,7 @@ def find_folders(raw: Path, options: FolderOptions) -> Found:
     described = _describe(printable(top.path) or "images", containers, stray)
     announced = options.cut.splits if options.cut else (split,) if split else None
     hint = options.hint if split else ()
-    return Found((described, *loose, *hint), tuple(units), announced, whole=True)
+    return (described, *loose, *hint), tuple(units), announced
 
 
 def _find_splits(
@@ -221,7 +227,7 @@ def _find_splits(
     options: FolderOptions,
     splits: Mapping[str, str],
     aside: tuple[list[Stray], list[str]],
-) -> Found:
+) -> Layout:
     units: list[ContainerUnit] = []
     unlabelled: list[Stray] = []
     stray, description = aside
@@ -251,7 +257,7 @@ def _find_splits(
         raise SourceError(description[0])
     units[0] = replace(units[0], stray=(*units[0].stray, *unlabelled))
     found = in_usual_order({unit.split for unit in units})
-    return Found(tuple(description), tuple(units), found, whole=True)
+    return tuple(description), tuple(units), found
 
 
 def _refuse_mixture(splits: Mapping[str, str], options: FolderOptions) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from itertools import compress
 from pathlib import Path
@@ -215,6 +215,7 @@ class Listing:
         self,
         raw: Path,
         unit: ListingUnit,
+        attributes: Sequence[Attribute],
         counts: Counter[str],
         headers: Headers | None = None,
     ) -> Iterator[pa.Table]:
@@ -223,6 +224,7 @@ class Listing:
         Of images in archives, they say what is listed; else they are images, or missing files.
 
         Args:
+            attributes: those of the images.
             counts: gets how many rows are left out, and why.
             headers: what reads those of the images, if anything does.
 
@@ -232,7 +234,7 @@ class Listing:
         place, stems = self.file.name, Stems(raw)
         if unit.boxes:
             self._several = [*dict.fromkeys([*self._several, "labels"]), "boxes", "box_labels"]
-        rows = self._rows(raw / unit.top, unit)
+        rows = self._rows(raw / unit.top, unit, attributes)
         for listed in joined(rows, self._several, counts) if self._several else rows:
             if self._options.uncertain == "exclude":
                 names = listed.select(["key", "split"]).filter(listed["uncertain"])
@@ -257,12 +259,14 @@ class Listing:
             yield self._completed(images, headers)
         counts.update(self._labels.merged + Counter({_STEMS: stems.found}))
 
-    def _rows(self, top: Path, unit: ListingUnit) -> Iterator[pa.Table]:
+    def _rows(
+        self, top: Path, unit: ListingUnit, attributes: Sequence[Attribute]
+    ) -> Iterator[pa.Table]:
         """What each row says; sorted by key where rows are to be joined."""
         own = "".join(
             f", nullif(trim({_marked(attribute.name)}), '')"
             f"{'::bigint' if attribute.kind == 'int' else ''} as {_marked(attribute.name)}"
-            for attribute in unit.attributes
+            for attribute in attributes
             if attribute.name in self._own
         )
         own += ", caption" * ("caption" in self.columns)
@@ -283,7 +287,7 @@ class Listing:
                 empty = empty and not len(cells)
                 if self._options.label_columns:
                     cells = labelled(self.file, cells, self._options)
-                yield self._listed(cells, unit)
+                yield self._listed(cells, unit, attributes)
         if empty:
             raise SourceError(f"{self.file.name} lists no images; expected one image a line")
 
@@ -332,7 +336,9 @@ class Listing:
         query = _SORTED.format(query) if self._several else query
         return query, values
 
-    def _listed(self, cells: pa.Table, unit: ListingUnit) -> pa.Table:
+    def _listed(
+        self, cells: pa.Table, unit: ListingUnit, attributes: Sequence[Attribute]
+    ) -> pa.Table:
         """What rows say: key, split, labels, group, size, attributes, box."""
         for name, expected in _NEEDED.items():
             if cells[name].null_count and (name == "key" or name in self.columns):
@@ -350,7 +356,7 @@ class Listing:
             labels = self._by_cell(cells, "label", self._labels.of, texts)
         found = {"key": cells["key"], "split": split, "labels": labels}
         found |= {name: cells[name] for name in ("group", "size")}
-        found |= {attribute.name: cells[f"{KEPT}{attribute.name}"] for attribute in unit.attributes}
+        found |= {attribute.name: cells[f"{KEPT}{attribute.name}"] for attribute in attributes}
         if "caption" in self.columns:
             found[CAPTIONS[0]] = self._by_cell(cells, "caption", self._captions_of, texts)
         if self._options.label_columns:
