@@ -29,6 +29,7 @@ from dataprep.datasets.base import (
     wanted_splits,
 )
 from dataprep.datasets.lists import ClassList, load_class_list
+from dataprep.datasets.raw_directory import in_batches
 from dataprep.datasets.shards.fields import (
     NUMBER,
     PEEKED,
@@ -49,8 +50,6 @@ from dataprep.tables import Packing, Row, Scanned, Unmatched
 _SCAN_RULES: Final = 3
 _LOOKED: Final = 10_000  # samples of a file that are searched for these
 _PEEKED_OF_LISTS: Final = 256  # of these, where a list of one value is no list
-_ENOUGH_UNITS: Final = 350
-_MOST_FILES: Final = 64
 Place = tuple[int, int]
 
 _COPY_HEAD: Final = b"dataprep"  # so that no image is at offset 0, which says something else
@@ -365,13 +364,9 @@ def _first_samples(
 
 
 def _units(kind: Kind, split: str, files: Sequence[str], fields: Fields) -> Iterator[ShardsUnit]:
-    """About 350, or 64 files in each; a gzip archive is one, since a unit has one restart file."""
-    size = max(1, min(_MOST_FILES, -(-len(files) // _ENOUGH_UNITS)))
-    if any(container_kind(path) == "gzip" for path in files):
-        size = 1
-    for number, at in enumerate(range(0, len(files), size)):
-        some = tuple(files[at : at + size])
-        yield ShardsUnit(f"{split}-{number:05d}", some[0], kind, split, some, fields)
+    batches = in_batches(files, lambda path: container_kind(path) == "gzip")
+    for number, some in enumerate(batches):
+        yield ShardsUnit(f"{split}-{number:05d}", some[0], kind, split, tuple(some), fields)
 
 
 def _copied_bytes(raw: Path, path: str, fields: Fields) -> int:
