@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 from dataprep.archives.containers import container_kind
 from dataprep.archives.listing import is_clutter_folder, is_image_name, refusal
 from dataprep.errors import SourceError
+from dataprep.system.filesystems import walk
 from dataprep.system.messages import printable, unreadable
 from dataprep.tables import Ignored
 
@@ -52,19 +53,20 @@ def open_level(raw: Path, path: str) -> Level:
             a link led to, others would get its label.
     """
     level = Level(path)
-    try:
-        with os.scandir(raw / path) as entries:
-            for entry in sorted(entries, key=lambda entry: entry.name):
-                if reason := _left_out(level.at(entry.name), entry):
-                    level.others.append(Ignored(path, entry.name, reason))
-                elif entry.is_dir():
-                    level.folders.append(entry.name)
-                elif container_kind(entry.name):
-                    level.archives.append(entry.name)
-                else:
-                    level.images.append(entry.name)
-    except OSError as error:
+
+    def refuse(_path: str, error: OSError) -> None:
         raise unreadable(path or str(raw), error) from error
+
+    _, entries = next(walk(raw / path, failed=refuse))
+    for entry in sorted(entries, key=lambda entry: entry.name):
+        if reason := _left_out(level.at(entry.name), entry):
+            level.others.append(Ignored(path, entry.name, reason))
+        elif entry.is_dir():
+            level.folders.append(entry.name)
+        elif container_kind(entry.name):
+            level.archives.append(entry.name)
+        else:
+            level.images.append(entry.name)
     return level
 
 
