@@ -31,7 +31,7 @@ class Annotated(Source):
 
     def find(self, raw: Path, lists: Sequence[ListingUnit]) -> FolderFound:
         """A unit for each split that names tell, and the archives with the images."""
-        options, images = self.options, images_of(raw, self.options)
+        images = images_of(raw, self.options)
         packed = bool(images.units)
         units: list[ListingUnit] = []
         described = []
@@ -52,13 +52,12 @@ class Annotated(Source):
                 described.append(f"annotated in {found.place}: {listed}; {at}")
         has = {attribute for found in read for attribute in found.attributes}
         named, said = identify(read)
-        there = {image.split for found in read for image in found.images} or {options.split_name}
-        splits = options.cut.splits if options.cut else in_usual_order(there)
-        hint = () if len(splits) > 1 or any(unit.split for unit in units) else options.hint
+        there = {image.split for found in read for image in found.images}
+        told = there - {self.options.split_name} or any(unit.split for unit in units)
         return FolderFound(
-            description=(*described, *said, *hint),
+            description=(*described, *said),
             units=(*units, *images.units),
-            splits=splits,
+            splits=in_usual_order(there) if told else (),
             multilabel=True,
             has_boxes=any(found.has_boxes for found in read),
             has_captions=any(found.has_captions for found in read),

@@ -106,7 +106,7 @@ class Folder(Dataset):
         """
         wanted = self._wanted
         known = None if wanted.classes is None else load_class_list(wanted.classes)
-        header_attributes(wanted)  # so that a package that is missing is told of
+        headers = header_attributes(wanted)
         lists = lists_of(raw, wanted)
         if not lists:
             refuse_options_of_listings(self.options, wanted)
@@ -118,13 +118,21 @@ class Folder(Dataset):
         classes = None if known is None else known.classes
         if wanted.label_columns:
             classes = tuple((name, name) for name in wanted.label_columns)
-        units = found.units
-        if splits is not None and found.splits is not None:
-            found = replace(found, splits=wanted_splits(found.splits, splits))
+        units, there = found.units, found.splits
+        hint = wanted.hint if there == () else ()
+        if wanted.cut is not None:
+            there = wanted.cut.splits
+        elif there == ():  # nothing tells any
+            there = (wanted.split_name,)
+        if splits is not None and there is not None:
+            there = wanted_splits(there, splits)
             units = tuple(unit for unit in units if _is_wanted(unit, splits))
         return replace(
             found,
+            description=(*found.description, *hint),
             units=units,
+            splits=there,
+            attributes=(*found.attributes, *headers),
             classes=() if wanted.unlabelled else classes,
             multilabel=bool(found.multilabel or several or wanted.unlabelled),
             has_captions=bool(found.has_captions or wanted.caption_column),

@@ -21,7 +21,7 @@ from dataprep.datasets.folder.beside import (
     refuse_no_classes,
     refuse_twins,
 )
-from dataprep.datasets.folder.headers import Headers, header_attributes
+from dataprep.datasets.folder.headers import Headers
 from dataprep.datasets.folder.layout import (
     EXPECTED,
     Container,
@@ -69,18 +69,7 @@ class Folders(Source):
         containers = containers_of(top, loose=options.unlabelled)
         units = make_units(split or "all", split, containers, inside, stray)
         described = _describe(printable(top.path) or "images", containers, stray)
-        splits = options.cut.splits if options.cut else (split,) if split else None
-        hint = options.hint if split else ()
-        return self._found([described, *loose, *hint], units, splits)
-
-    def _found(
-        self,
-        description: Sequence[str],
-        units: Sequence[ContainerUnit],
-        splits: tuple[str, ...] | None,
-    ) -> FolderFound:
-        attributes = header_attributes(self.options)
-        return FolderFound(tuple(description), tuple(units), splits, attributes=attributes)
+        return FolderFound((described, *loose), tuple(units), () if split else None)
 
     def _find_splits(
         self,
@@ -120,7 +109,7 @@ class Folders(Source):
             raise SourceError(description[0])
         units[0] = replace(units[0], stray=(*units[0].stray, *unlabelled))
         found = in_usual_order({unit.split for unit in units})
-        return self._found(description, units, found)
+        return FolderFound(tuple(description), tuple(units), found)
 
     def scan(self, raw: Path, found: FolderFound, unit: ScanUnit) -> Scanned:
         """The images of a unit's folders and archives."""

@@ -122,6 +122,8 @@ class Source(ABC):
     def find(self, raw: Path, lists: Sequence[ListingUnit]) -> FolderFound:
         """See `Dataset.find`; what the options say by themselves is filled in afterwards.
 
+        That is so of splits, too, where these are empty: nothing that was found tells any.
+
         Args:
             lists: those that `lists_of` has found.
         """

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import cast
 
 from dataprep.datasets.base import Attribute, ScanUnit
-from dataprep.datasets.folder.headers import Headers, header_attributes
+from dataprep.datasets.folder.headers import Headers
 from dataprep.datasets.folder.layout import FolderFound, Images, ListingUnit, Source, images_of
 from dataprep.datasets.folder.listing import Listing
 from dataprep.datasets.lists import ClassList
@@ -23,7 +23,7 @@ class Listed(Source):
 
     def find(self, raw: Path, lists: Sequence[ListingUnit]) -> FolderFound:
         """The lists, of which each is a unit, and the archives with the images."""
-        options, headers = self.options, header_attributes(self.options)
+        options = self.options
         listings = [self._open(raw, unit) for unit in lists]
         own = _agreeing([(listing.file.name, listing.attributes()) for listing in listings])
         if both := [it.name for it in own if it.name.lower() in options.dicom_attributes]:
@@ -51,21 +51,14 @@ class Listed(Source):
             size = sized(listing.file.path.stat().st_size)
             described.append(f"listed in {unit.container} ({size}): {images.place}")
             described += [*said, *listing.unread]
-        splits: tuple[str, ...] | None = (options.split_name,)
-        if options.cut is not None:
-            splits = options.cut.splits
-        elif "split" in listings[0].columns:
-            splits = None
-        elif lists[0].split:
-            splits = in_usual_order(unit.split for unit in lists)
-        hint = options.hint if splits == (options.split_name,) else ()
+        splits = in_usual_order(unit.split for unit in lists if unit.split)
         return FolderFound(
-            description=(*described, *hint),
+            description=tuple(described),
             units=(*units, *others),
-            splits=splits,
+            splits=None if "split" in listings[0].columns else splits,
             multilabel=any(unit.several for unit in units),
             has_boxes=any(unit.boxes for unit in units),
-            attributes=(*own, *headers),
+            attributes=own,
         )
 
     def scan(self, raw: Path, found: FolderFound, unit: ScanUnit) -> Scanned:
