@@ -50,8 +50,9 @@ def measure(setting: Setting) -> list[Row]:
         own.pop("splits", None)
         began = time.perf_counter()
         scanning = load_dataset(dataset, own)
-        for unit in scanning.find(raw, ["train"]).units:
-            scanned = scanning.scan(raw, unit)
+        found = scanning.find(raw, ["train"])
+        for unit in found.units:
+            scanned = scanning.scan(raw, found, unit)
             if scanned.copy is not None:
                 with (setting.work / unit.copy_name).open("wb") as file:
                     scanned.copy(file)

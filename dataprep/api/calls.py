@@ -26,9 +26,10 @@ from dataprep.api.option_types import (
 )
 from dataprep.api.places import located, not_empty
 from dataprep.api.progress import Reporter, Tell, told
+from dataprep.archives.listing import is_clutter_folder
 from dataprep.errors import DatasetError, UsageError
 from dataprep.remote.store import address_of
-from dataprep.system.filesystems import walk
+from dataprep.system.filesystems import is_own_folder, walk
 from dataprep.system.job_limits import usable_cores
 
 if TYPE_CHECKING:
@@ -641,12 +642,11 @@ def _check_foreign(out: Path) -> None:
     """Refuse a directory with other people's files: shards among them would be a mess."""
     if any((out / name).exists() for name in _OURS):
         return
-    for parent, folders, files in walk(out):
-        # What is hidden is the file system's own, and folders may have got a layout.
-        folders[:] = [name for name in folders if name[0] != "." and name != "lost+found"]
-        for name in files:
-            if name[0] != ".":
+    # What is hidden is the file system's own, and folders may have got a layout.
+    for _, entries in walk(out, lambda it: is_own_folder(it) and not is_clutter_folder(it.name)):
+        for entry in entries:
+            if entry.name[0] != "." and not entry.is_dir():
                 raise DatasetError(
-                    f"{Path(parent, name)} is in the way: {out} is neither empty nor made by "
-                    "dataprep; choose a new or an empty directory"
+                    f"{entry.path} is in the way: {out} is neither empty nor made by dataprep; "
+                    "choose a new or an empty directory"
                 )

@@ -19,6 +19,7 @@ from dataprep.archives.tar import AGAIN, Archive, ArchiveMember, members, walk
 from dataprep.archives.zip import zip_members
 from dataprep.errors import SourceError
 from dataprep.rows import Ignored, Packing
+from dataprep.system.filesystems import walk as walk_folders
 from dataprep.system.messages import printable, unreadable
 
 Kind = Literal["tar", "gzip", "zip"]
@@ -102,7 +103,8 @@ def folder_fingerprint(raw: Path, folder: str) -> str:
         SourceError: one of the directories is gone or cannot be read.
     """
     seen = []
-    for place, *_ in _search(raw, folder, deep=True):
+    for below, *_ in _search(raw, folder, deep=True):
+        place = _joined(folder, below)
         try:
             status = (raw / place).stat()
         except OSError as error:
@@ -190,12 +192,12 @@ def _list_folder(
     """
     images: list[StoredImage] = []
     ignored: list[Ignored] = []
-    for place, files, left_out in _search(raw, folder, deep=deep):
-        above = _joined(place[len(folder) :].lstrip("/"), "")
+    for below, files, left_out in _search(raw, folder, deep=deep):
+        above = f"{below}/" if below else ""
         ignored += [Ignored(folder, above + name, reason) for name, reason in left_out]
         # Files are looked up in directory order: parallel file systems prefetch in that order.
         for entry in files:
-            container = _joined(place, entry.name)
+            container = _joined(folder, above + entry.name)
             try:
                 status = entry.stat()
             except OSError as error:
@@ -221,37 +223,44 @@ def _list_folder(
 def _search(
     raw: Path, folder: str, *, deep: bool
 ) -> Iterator[tuple[str, list[os.DirEntry[str]], list[tuple[str, str]]]]:
-    """Each directory that is searched: its path, files named like images, and why not the rest."""
-    waiting = [folder]
-    while waiting:
-        place = waiting.pop()
+    """Each directory that is searched: its path from there, files named like images, and the rest.
+
+    Of the rest, why it is left out.
+    """
+
+    def is_folder(entry: os.DirEntry[str]) -> bool:
+        # Asked of the listing alone, but for links that are not named like images.
+        follow = deep and entry.is_symlink() and not listing.is_image_name(entry.name)
+        return entry.is_dir(follow_symlinks=follow)
+
+    def why_not(entry: os.DirEntry[str]) -> str:
+        """Why a folder is not searched; empty if it is."""
+        if not deep:
+            return "folder, not searched for images"
+        if listing.is_clutter_folder(entry.name):
+            return "hidden or system folder, not searched for images"
+        leads_back = entry.is_symlink() and _leads_back(entry)
+        return "symbolic link to a folder that it is in" if leads_back else ""
+
+    def refuse(below: str, error: OSError) -> None:
+        raise unreadable(_joined(folder, below) if below else folder, error) from error
+
+    for below, entries in walk_folders(
+        raw / folder, lambda entry: is_folder(entry) and not why_not(entry), refuse
+    ):
         files, left_out = [], []
-        try:
-            with os.scandir(raw / place) as entries:
-                for entry in entries:
-                    # Asked of the listing alone, but for links that are not named like images.
-                    follow = deep and entry.is_symlink() and not listing.is_image_name(entry.name)
-                    if not entry.is_dir(follow_symlinks=follow):
-                        reason = listing.refusal(entry.name)
-                        files += [] if reason else [entry]
-                    elif not deep:
-                        reason = "folder, not searched for images"
-                    elif listing.is_clutter_folder(entry.name):
-                        reason = "hidden or system folder, not searched for images"
-                    elif follow and _leads_back(entry, raw / place):
-                        reason = "symbolic link to a folder that it is in"
-                    else:
-                        reason = ""
-                        waiting.append(_joined(place, entry.name))
-                    left_out += [(entry.name, reason)] if reason else []
-        except OSError as error:
-            raise unreadable(place, error) from error
-        yield place, files, left_out
+        for entry in entries:
+            folders = is_folder(entry)
+            if reason := why_not(entry) if folders else listing.refusal(entry.name):
+                left_out.append((entry.name, reason))
+            elif not folders:
+                files.append(entry)
+        yield below, files, left_out
 
 
-def _leads_back(link: os.DirEntry[str], place: Path) -> bool:
+def _leads_back(link: os.DirEntry[str]) -> bool:
     """Whether a link is to a directory on the way to the one that it is in."""
-    above = (place, *place.absolute().parents)
+    above = Path(link.path).absolute().parents
     return any(os.path.samestat(link.stat(), each.stat()) for each in above)
 
 

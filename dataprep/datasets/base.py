@@ -88,16 +88,27 @@ class ScanUnit:
         return f"{self.name}.images"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Found:
-    """What lies under the raw directory.
+    """What lies under the raw directory: all that is known of it before it is scanned.
+
+    Workers get it, so it holds plain values; a data set adds what its `scan` needs in a subclass.
 
     Attributes:
         description: lines for the terminal.
         units: what to scan, in a stable order.
         splits: the splits that scanning will find, in the order they are prepared; None if only
             scanning can tell.
+        classes: every class as (identifier, name); the position is the 0-based class index. None
+            if only scanning can tell: then they are in `Scanned.classes`, and `name_classes` puts
+            them in order.
+        multilabel: whether an example has any number of labels, as a radiograph has findings.
+        has_boxes: whether examples may have bounding boxes.
+        has_captions: whether examples may have captions.
+        attributes: what rows may have in `Row.attributes`.
         official_counts: how many images each split of the complete data set has, where known.
+        cut: how to cut the images whose split scanning leaves open; None: it does so of none.
+        names_files: whether the table of records may name the files that were rejected.
         copied: bytes of images that scanning copies into the index, since they cannot be read in
             place.
         whole: whether anything in the raw directory may be taken for images, so that no output
@@ -107,24 +118,47 @@ class Found:
     description: tuple[str, ...]
     units: tuple[ScanUnit, ...]
     splits: tuple[str, ...] | None
+    classes: tuple[tuple[str, str], ...] | None = None
+    multilabel: bool = False
+    has_boxes: bool = False
+    has_captions: bool = False
+    attributes: tuple[Attribute, ...] = ()
     official_counts: Mapping[str, int] = field(default_factory=dict)
+    cut: StratifiedCut | None = None
+    names_files: bool = True
     copied: int = 0
     whole: bool = False
+
+    @property
+    def own_columns(self) -> tuple[tuple[str, OwnKind], ...]:
+        """Name and kind of the columns that tables have of it alone."""
+        own = ((attribute.name, attribute.kind) for attribute in self.attributes)
+        return (*(CAPTIONS,) * self.has_captions, *own)
 
 
 @dataclass(frozen=True, slots=True)
 class Classes:
-    """Which classes there are of a data set whose scan calls them otherwise.
+    """Which classes there are of a data set of which only scanning can tell.
 
     Attributes:
         classes: (identifier, name), in the order of their index.
-        identifiers: the identifier of what the scan has in `Scanned.classes`.
+        identifiers: the identifier of what the scan calls otherwise.
         reason: how that is known, for the terminal; empty if it is plain.
     """
 
     classes: Sequence[tuple[str, str]]
-    identifiers: Mapping[str, str]
+    identifiers: Mapping[str, str] = field(default_factory=dict)
     reason: str = ""
+
+
+def require_labels(names: Collection[str]) -> None:
+    """Refuse images of which none has a label.
+
+    Raises:
+        SourceError: there are no names of classes.
+    """
+    if not names:
+        raise SourceError("no image has a label; check where labels are taken from")
 
 
 def refuse_reserved(attributes: Iterable[Attribute], place: str) -> None:
@@ -168,6 +202,8 @@ def wanted_splits(there: Sequence[str], asked: Sequence[str] | None) -> tuple[st
 class Dataset(ABC):
     """A data set in its published form: how to find it, list it and label it.
 
+    It has its options and nothing else: what it finds is in a `Found`.
+
     Args:
         options: values for `OPTIONS`.
 
@@ -187,18 +223,9 @@ class Dataset(ABC):
     defaults: ClassVar[Mapping[str, str]] = {}
     """Shared options whose default is another for this data set: ``{"color": "gray"}``."""
 
-    attributes: tuple[Attribute, ...] = ()
-    """What its rows may have in `Row.attributes`; known when `find` has returned."""
-
     formats: ClassVar[frozenset[Literal["JPEG", "PNG"]]] = frozenset({"JPEG"})
     """The formats, of ``JPEG`` and ``PNG``, that stay byte for byte unless the user asks for
     another; what its readers expect."""
-
-    cut: StratifiedCut | None = None
-    """How to cut the images whose split scanning leaves open; None: it does so of none."""
-
-    names_files: bool = True
-    """Whether the table of records may name the files of the raw data that were rejected."""
 
     group: ClassVar[str] = "group"
     """What `Row.group` is, for messages: ``patient``."""
@@ -229,64 +256,38 @@ class Dataset(ABC):
         files = {option.name for option in self.OPTIONS if option.file}
         return {name: value for name, value in self.options.items() if name not in files}
 
-    @property
-    def multilabel(self) -> bool:
-        """Whether an example has any number of labels, as a radiograph has findings."""
-        return False
+    def name_classes(self, found: Found, names: Collection[str]) -> Classes:
+        """The classes of a data set where only scanning can tell them, by name if nothing else.
 
-    @property
-    def has_boxes(self) -> bool:
-        """Whether examples may have bounding boxes."""
-        return False
+        Args:
+            names: what the scan has in `Scanned.classes`, or, if that is nothing, as labels in
+                `Scanned.tables`.
 
-    @property
-    def has_captions(self) -> bool:
-        """Whether examples may have captions."""
-        return False
-
-    @property
-    def own_columns(self) -> tuple[tuple[str, OwnKind], ...]:
-        """Name and kind of the columns that tables have of it alone."""
-        own = ((attribute.name, attribute.kind) for attribute in self.attributes)
-        return (*(CAPTIONS,) * self.has_captions, *own)
-
-    def classes(self) -> Sequence[tuple[str, str]] | None:
-        """Every class as (identifier, name); the position is the 0-based class index.
-
-        None if only scanning can tell; then the classes are what the units' `Scanned.classes`
-        have, and `order_classes` orders them.
-        """
-        return None
-
-    def order_classes(self, found: Iterable[str]) -> Sequence[tuple[str, str]]:
-        """The classes that scanning found, as (identifier, name), in the order of their index."""
-        return [(name, name) for name in sorted(found)]
-
-    def name_classes(self, found: Collection[str]) -> Classes | None:
-        """The classes of what scanning found, where it cannot tell their identifiers.
-
-        None: it can, and `order_classes` orders them; then there must be some.
+        Raises:
+            SourceError: they cannot be meant.
         """
         del found
-        return None
+        require_labels(names)
+        return Classes([(name, name) for name in sorted(names)])
 
     def check_classes(
         self,
-        found: Sequence[str],
+        found: Found,
+        names: Sequence[str],
         by_split: Mapping[str, Collection[str]],
         folders: Collection[str],
     ) -> None:
         """Look at the classes that scanning found, once all of it is known.
 
         Args:
-            found: their identifiers, in the order of their index.
+            names: their identifiers, in the order of their index.
             by_split: those that images of each split have.
             folders: of the keys of images.
 
         Raises:
             SourceError: they cannot be meant.
         """
-        del found, by_split, folders
+        del found, names, by_split, folders
 
     @abstractmethod
     def find(self, raw: Path, splits: Sequence[str] | None) -> Found:
@@ -302,7 +303,7 @@ class Dataset(ABC):
         """
 
     @abstractmethod
-    def scan(self, raw: Path, unit: ScanUnit) -> Scanned:
+    def scan(self, raw: Path, found: Found, unit: ScanUnit) -> Scanned:
         """List one unit: the rows of each split sorted by key, and whatever was left out.
 
         Raises:
@@ -313,7 +314,8 @@ class Dataset(ABC):
     def fingerprint(self, raw: Path, unit: ScanUnit) -> str:
         """Identify what `scan` would read, cheaply, so that an earlier index can be reused.
 
-        `config` and the unit itself are taken into account by the caller.
+        `config`, the unit itself, and what `find` says of classes and columns are taken into
+        account by the caller.
 
         Raises:
             SourceError: something the unit needs is gone or unreadable.

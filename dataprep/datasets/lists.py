@@ -13,7 +13,7 @@ import re
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
@@ -24,7 +24,6 @@ from dataprep.datasets.raw_directory import leads_out
 from dataprep.errors import SourceError
 from dataprep.system.messages import counted, printable, some_of, unreadable
 from dataprep.system.regular_files import open_regular, read_regular
-from dataprep.system.state_files import file_sha256
 from dataprep.tables.database import identifier, open_database, quoted
 
 FORMATS: Final = {
@@ -254,13 +253,11 @@ class ClassList:
         place: what messages call the list.
         classes: (identifier, name), by 0-based index.
         forms: the identifiers by their NFC.
-        sha256: of the file.
     """
 
-    place: str
+    place: str = field(repr=False)  # the same classes elsewhere are the same list
     classes: tuple[tuple[str, str], ...]
-    forms: dict[str, str]
-    sha256: str
+    forms: dict[str, str] = field(repr=False)
 
     def named(self, name: str) -> str | None:
         """The identifier of a class, however Unicode composes its name; None: there is none."""
@@ -290,8 +287,8 @@ def one_form(names: Iterable[str]) -> dict[str, str]:
     return {name: form if len(same) > 1 else name for form, same in forms.items() for name in same}
 
 
-def classes_by_name(found: Collection[str], *, of_folders: bool = False) -> Classes | None:
-    """Classes that are called so, in order, and what may be a surprise; None if there are none.
+def classes_by_name(found: Collection[str], *, of_folders: bool = False) -> Classes:
+    """Classes that are called so, in order, and what may be a surprise.
 
     Raises:
         SourceError: one is -1 or ``nan`` beside whole numbers, as where nobody knows the class;
@@ -303,7 +300,7 @@ def classes_by_name(found: Collection[str], *, of_folders: bool = False) -> Clas
         refuse_unknown(names)
     said = "; ".join(filter(None, (about_forms(forms), about_numbers(names))))
     named = [(name, name) for name in names]
-    return Classes(named, forms if about_forms(forms) else {}, said) if names else None
+    return Classes(named, forms if about_forms(forms) else {}, said)
 
 
 def about_forms(forms: Mapping[str, str]) -> str:
@@ -376,7 +373,7 @@ def load_class_list(path: Path) -> ClassList:
             )
         forms[form] = identifier
         classes[identifier] = name.strip() or identifier
-    return ClassList(place, tuple(classes.items()), forms, file_sha256(path))
+    return ClassList(place, tuple(classes.items()), forms)
 
 
 def _not_utf8(place: str) -> SourceError:

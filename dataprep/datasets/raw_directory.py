@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final, TypeVar
 
 from dataprep.archives.containers import container_kind
 from dataprep.archives.listing import is_clutter_folder, is_image_name, refusal
 from dataprep.errors import SourceError
+from dataprep.system.filesystems import walk
 from dataprep.system.messages import printable, unreadable
 from dataprep.tables import Ignored
+
+# ImageNet-22K is 21,841 class archives: a unit each would be that many small files of the index.
+_ENOUGH_UNITS: Final = 350
+_MOST_IN_UNIT: Final = 64
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,19 +53,20 @@ def open_level(raw: Path, path: str) -> Level:
             a link led to, others would get its label.
     """
     level = Level(path)
-    try:
-        with os.scandir(raw / path) as entries:
-            for entry in sorted(entries, key=lambda entry: entry.name):
-                if reason := _left_out(level.at(entry.name), entry):
-                    level.others.append(Ignored(path, entry.name, reason))
-                elif entry.is_dir():
-                    level.folders.append(entry.name)
-                elif container_kind(entry.name):
-                    level.archives.append(entry.name)
-                else:
-                    level.images.append(entry.name)
-    except OSError as error:
+
+    def refuse(_path: str, error: OSError) -> None:
         raise unreadable(path or str(raw), error) from error
+
+    _, entries = next(walk(raw / path, failed=refuse))
+    for entry in sorted(entries, key=lambda entry: entry.name):
+        if reason := _left_out(level.at(entry.name), entry):
+            level.others.append(Ignored(path, entry.name, reason))
+        elif entry.is_dir():
+            level.folders.append(entry.name)
+        elif container_kind(entry.name):
+            level.archives.append(entry.name)
+        else:
+            level.images.append(entry.name)
     return level
 
 
@@ -74,6 +84,20 @@ def _left_out(path: str, entry: os.DirEntry[str]) -> str:
         return "not a regular file"  # opening a named pipe would block
     usable = container_kind(name) or is_image_name(name)
     return "" if usable else "neither a folder, an archive nor an image"
+
+
+def in_batches(items: Sequence[Item], is_alone: Callable[[Item], bool]) -> list[Sequence[Item]]:
+    """Folders or files in about 350 units or, if there are very many, 64 in each; in their order.
+
+    Args:
+        is_alone: whether one is a unit of its own, and comes first: a gzip archive, since a unit
+            has one file of restart points.
+    """
+    alone = [item for item in items if is_alone(item)]
+    others = [item for item in items if not is_alone(item)] if alone else items
+    size = max(1, min(_MOST_IN_UNIT, -(-len(others) // _ENOUGH_UNITS)))
+    parts = (others[at : at + size] for at in range(0, len(others), size))
+    return [*([item] for item in alone), *parts]
 
 
 def list_raw(raw: Path, expected: str) -> list[str]:

@@ -28,6 +28,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -62,9 +63,6 @@ class DatasetTests:
         assert re.fullmatch(r"[a-z][a-z0-9_-]*", dataset.name), "name: small letters and digits"
         assert dataset.summary.strip(), "summary: the command needs a help"
         assert set(dataset.formats) <= {"JPEG", "PNG"}, "formats: of JPEG and PNG"
-        for attribute in dataset.attributes:
-            assert re.fullmatch(r"\w+", attribute.name, re.ASCII), f"rename {attribute.name!r}"
-        refuse_reserved(dataset.attributes, "attributes")
         names = [option.name for option in dataset.OPTIONS]
         assert len(set(names)) == len(names), "OPTIONS: each name once"
         for option in dataset.OPTIONS:
@@ -77,21 +75,26 @@ class DatasetTests:
         files = {dataset.options.get(option.name) for option in dataset.OPTIONS if option.file}
         assert files.isdisjoint(config.values()), "config: leave paths of files out"
 
-    def test_its_classes_are_listed_once(self, dataset: Dataset) -> None:
-        classes = dataset.classes()
-        if classes is None:  # only scanning can tell
-            found = ["b", "10", "a", "9"]
-            ordered = list(dataset.order_classes(found))
-            assert ordered == list(dataset.order_classes(reversed(found))), "sort the classes"
-            assert sorted(name for name, _ in ordered) == sorted(found), "keep every class"
+    def test_its_classes_are_listed_once(self, dataset: Dataset, raw: Path) -> None:
+        found = dataset.find(raw, None)
+        if found.classes is None:  # only scanning can tell
+            names = ["b", "10", "a", "9"]
+            ordered = list(dataset.name_classes(found, names).classes)
+            again = dataset.name_classes(found, names[::-1]).classes
+            assert ordered == list(again), "name_classes: sort them"
+            assert sorted(name for name, _ in ordered) == sorted(names), "keep every class"
         else:
-            assert len({name for name, _ in classes}) == len(classes) > 0, "classes: each once"
-            assert list(classes) == list(_made_again(dataset).classes() or ()), "classes: one order"
+            names = [name for name, _ in found.classes]
+            assert len({*names}) == len(names) > 0, "classes: each once"
 
     def test_what_is_found_can_be_scanned_elsewhere(self, dataset: Dataset, raw: Path) -> None:
         found, again = dataset.find(raw, None), _made_again(dataset).find(raw, None)
         assert again == found, "find: the same again for the same raw directory"
+        assert pickle.loads(pickle.dumps(found)) == found, "find: what can be pickled"  # noqa: S301 - bytes of our own
         assert found.description, "find: describe what was found, for the terminal"
+        for attribute in found.attributes:
+            assert re.fullmatch(r"\w+", attribute.name, re.ASCII), f"rename {attribute.name!r}"
+        refuse_reserved(found.attributes, "attributes")
         for split in found.splits or ():
             assert re.fullmatch(r"[a-z0-9_-]+", split), f"rename the split {split!r}"
         # Some file systems take names that differ in case for the same.
@@ -143,7 +146,7 @@ class DatasetTests:
             assert not group or split_of.setdefault(group, split) == split, (
                 f"group {group} is in two splits"
             )
-            _check_row(dataset, row)
+            _check_row(scan.found, row)
         again = _scan_all(_made_again(dataset), raw)
         assert again.images == scan.images, "scan: the same again for the same raw directory"
 
@@ -154,7 +157,7 @@ class DatasetTests:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("PYTHONHASHSEED", "random")  # sets have another order there
             ((classes, images),) = in_child(raw, _seen_there, _made_again(dataset), elsewhere)
-        assert classes == dataset.classes(), "classes: the same order in every process"
+        assert classes == dataset.find(raw, None).classes, "classes: the same in every process"
         for here, there in zip(_scan_all(dataset, raw).images, images, strict=True):
             assert here == there, "scan: the same in another process, and wherever raw is"
 
@@ -172,15 +175,16 @@ class DatasetTests:
 
     def test_fingerprints_notice_every_change(self, dataset: Dataset, raw: Path) -> None:
         """Otherwise an index that was made of earlier files is taken for good."""
-        units = dataset.find(raw, None).units
-        before = [_seen(dataset, raw, unit) for unit in units]
-        assert before == [_seen(dataset, raw, unit) for unit in units], "fingerprint: stable"
+        searched = dataset.find(raw, None)
+        see, units = partial(_seen, dataset, raw, searched), searched.units
+        before = [see(unit) for unit in units]
+        assert before == [see(unit) for unit in units], "fingerprint: stable"
         for unit, (fingerprint, scanned) in zip(units, before, strict=True):
             container = raw / unit.container
             if isinstance(scanned, Scanned) and (scanned.members or any(scanned.rows.values())):
                 mtime = container.stat().st_mtime_ns
                 os.utime(container, ns=(mtime, mtime + _SECOND))
-                assert _seen(dataset, raw, unit)[0] != fingerprint, (
+                assert see(unit)[0] != fingerprint, (
                     f"fingerprint: {unit.container} was modified, which goes unnoticed"
                 )
                 os.utime(container, ns=(mtime, mtime))
@@ -189,7 +193,7 @@ class DatasetTests:
             content, mtime = path.read_bytes(), path.stat().st_mtime_ns
             path.write_bytes(content[: len(content) // 2])
             for unit, (fingerprint, scanned) in zip(units, before, strict=True):
-                found = _seen(dataset, raw, unit)
+                found = see(unit)
                 assert found[1] == scanned or found[0] != fingerprint, (
                     f"fingerprint: scan reads {path.relative_to(raw)}, whose change goes unnoticed"
                 )
@@ -197,15 +201,17 @@ class DatasetTests:
             os.utime(path, ns=(mtime, mtime))
 
     def test_a_container_that_is_gone_is_an_error(self, dataset: Dataset, raw: Path) -> None:
-        for unit in dataset.find(raw, None).units:
+        found = dataset.find(raw, None)
+        for unit in found.units:
             container = raw / unit.container
             if unit.container in ("", ".") or not container.exists():
                 continue
             away = container.rename(container.with_name(f"{container.name}.away"))
             close_archives()
-            for attempt in (dataset.fingerprint, dataset.scan):
-                with pytest.raises(SourceError):  # use `stat_fingerprint` and `list_container`
-                    attempt(raw, unit)
+            with pytest.raises(SourceError):  # use `stat_fingerprint`
+                dataset.fingerprint(raw, unit)
+            with pytest.raises(SourceError):  # use `list_container`
+                dataset.scan(raw, found, unit)
             away.rename(container)
 
 
@@ -229,9 +235,9 @@ def _scan_all(dataset: Dataset, raw: Path, splits: Sequence[str] | None = None) 
     from dataprep_schemas.tables import schema_of
 
     found = dataset.find(raw, splits)
-    units = [(unit, dataset.scan(raw, unit)) for unit in found.units]
-    attributes = dataset.own_columns
-    known = [name for name, _ in dataset.classes() or ()]
+    units = [(unit, dataset.scan(raw, found, unit)) for unit in found.units]
+    attributes = found.own_columns
+    known = [name for name, _ in found.classes or ()]
     tables: list[pa.Table] = [schema_of("index", attributes).empty_table()]
     for _, scanned in units:
         tables += index_tables(scanned, known or scanned.classes or (), attributes)
@@ -241,7 +247,7 @@ def _scan_all(dataset: Dataset, raw: Path, splits: Sequence[str] | None = None) 
         parquet.write_table(index, path)
         statuses = Counter(index["status"].to_pylist())
         own = [name for name, _ in attributes]
-        with Images([path], Path(place), statuses, own, None, cut=dataset.cut) as all_images:
+        with Images([path], Path(place), statuses, own, None, cut=found.cut) as all_images:
             query = "select * from images order by split, key"
             table = all_images.database.sql(query).to_arrow_table()
     none = pa.array([[]] * len(table), pa.list_(pa.int32()))
@@ -251,7 +257,8 @@ def _scan_all(dataset: Dataset, raw: Path, splits: Sequence[str] | None = None) 
 
 
 def _seen_there(dataset: Dataset, raw: Path) -> Iterator[tuple[Any, Sequence[dict[str, Any]]]]:
-    yield dataset.classes(), _scan_all(dataset, raw).images
+    scan = _scan_all(dataset, raw)
+    yield scan.found.classes, scan.images
 
 
 def _made_again(dataset: Dataset) -> Dataset:
@@ -259,28 +266,30 @@ def _made_again(dataset: Dataset) -> Dataset:
     return type(dataset)(**dataset.options)
 
 
-def _seen(dataset: Dataset, raw: Path, unit: ScanUnit) -> tuple[str, Scanned | str]:
+def _seen(
+    dataset: Dataset, raw: Path, searched: Found, unit: ScanUnit
+) -> tuple[str, Scanned | str]:
     """A unit's fingerprint, and what a scan finds or why it fails."""
     close_archives()
     dataset = _made_again(dataset)
     try:
-        scanned = dataset.scan(raw, unit)
+        scanned = dataset.scan(raw, searched, unit)
         found: Scanned | str = replace(scanned, tables=list(scanned.tables))
     except Exception as error:  # noqa: BLE001 - a damaged list may fail in any way
         found = repr(error)
     return dataset.fingerprint(raw, unit), found
 
 
-def _check_row(dataset: Dataset, row: dict[str, Any]) -> None:
+def _check_row(found: Found, row: dict[str, Any]) -> None:
     key, labels, boxes = row["key"], row["labels"] or [], row["boxes"] or []
-    assert dataset.multilabel or len(labels) == 1, f"{key}: one label, or set multilabel"
+    assert found.multilabel or len(labels) == 1, f"{key}: one label, or set multilabel"
     assert len(set(labels)) == len(labels), f"{key}: each label once"
-    assert dataset.has_boxes or not boxes, f"{key} has boxes: has_boxes must be true"
+    assert found.has_boxes or not boxes, f"{key} has boxes: has_boxes must be true"
     assert len(row["box_labels"] or ()) in (0, len(boxes)), f"{key}: a label for each box, or none"
     for box in boxes:
         assert 0 <= box["xmin"] < box["xmax"] <= 1, f"{key}: boxes are fractions of the width"
         assert 0 <= box["ymin"] < box["ymax"] <= 1, f"{key}: boxes are fractions of the height"
-    for attribute in dataset.attributes:
+    for attribute in found.attributes:
         assert row[attribute.name] != "", f"{key}: leave {attribute.name} out where it is missing"
 
 

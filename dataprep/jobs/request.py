@@ -9,7 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from dataprep.datasets import Dataset
+from dataprep.datasets import Found
 from dataprep.errors import UsageError
 from dataprep.images import Recipe
 from dataprep.plugins import load_sink
@@ -159,7 +159,7 @@ def absolute(request: AnyRequest) -> AnyRequest:
     return replace(request, **paths)
 
 
-def settle(request: Request, dataset: Dataset) -> Request:
+def settle(request: Request, found: Found) -> Request:
     """The request with the recipe that the data set and the format need.
 
     Raises:
@@ -173,8 +173,8 @@ def settle(request: Request, dataset: Dataset) -> Request:
 
         read_exclude(request.exclude)
     # Where only the scan can tell the classes, what the format needs is asked for all the same.
-    classes = dataset.classes() or [("?", "?")]
-    sink.check(describe_examples(classes, recipe, dataset))
+    classes = found.classes or [("?", "?")]
+    sink.check(describe_examples(classes, recipe, found))
     return replace(request, recipe=recipe)
 
 
@@ -214,16 +214,16 @@ def recipe_for(recipe: Recipe, sink: Sink) -> Recipe:
 
 
 def describe_examples(
-    classes: Sequence[tuple[str, str]], recipe: Recipe, dataset: Dataset
+    classes: Sequence[tuple[str, str]], recipe: Recipe, found: Found
 ) -> DatasetInfo:
     """What is true of every example that the recipe makes of a data set's images."""
     return DatasetInfo(
         classes=tuple(classes),
-        multilabel=dataset.multilabel,
+        multilabel=found.multilabel,
         # The TPU script says RGB of grey JPEGs too: what readers decode to.
         colorspace="Grayscale" if recipe.color == "gray" else "RGB",
         size=recipe.fixed_size,
-        attributes=tuple((attribute.name, attribute.kind) for attribute in dataset.attributes),
-        boxes=dataset.has_boxes,
-        captions=dataset.has_captions,
+        attributes=tuple((attribute.name, attribute.kind) for attribute in found.attributes),
+        boxes=found.has_boxes,
+        captions=found.has_captions,
     )

@@ -19,6 +19,7 @@ from dataprep.sealed.set import NAME, SealedSet
 from dataprep.staging.directory import PRIVATE
 from dataprep.staging.request import Source
 from dataprep.system.durable_files import is_partial
+from dataprep.system.filesystems import is_own_folder, walk
 from dataprep.system.messages import REMEDY, printable
 from dataprep.system.regular_files import read_regular
 from dataprep.system.state_files import parse
@@ -159,22 +160,24 @@ def _listed(source: Path) -> Inventory:
 
 
 def _walk(source: Path) -> Iterator[SourceFile]:
-    waiting = [""]
-    while waiting:
-        below = waiting.pop()
-        with os.scandir(source / below) as entries:
-            for entry in entries:
-                path = below + entry.name
-                if entry.is_dir(follow_symlinks=False):
-                    if not entry.name.startswith(_OURS):
-                        waiting.append(f"{path}/")
-                elif path == PRIVATE:
-                    raise DatasetError(
-                        f"{printable(entry.path)} has the name of staging's own directory, so it "
-                        "cannot be staged; move it away"
-                    )
-                elif entry.name != _LMDB_LOCK and not is_partial(entry.name):
-                    yield _file(entry, path)
+    def refuse(_path: str, error: OSError) -> None:
+        raise error
+
+    def enter(entry: os.DirEntry[str]) -> bool:
+        return is_own_folder(entry) and not entry.name.startswith(_OURS)
+
+    for below, entries in walk(source, enter, refuse):
+        for entry in entries:
+            path = f"{below}/{entry.name}" if below else entry.name
+            if is_own_folder(entry):
+                continue
+            if path == PRIVATE:
+                raise DatasetError(
+                    f"{printable(entry.path)} has the name of staging's own directory, so it "
+                    "cannot be staged; move it away"
+                )
+            if entry.name != _LMDB_LOCK and not is_partial(entry.name):
+                yield _file(entry, path)
 
 
 def _file(entry: os.DirEntry[str], path: str) -> SourceFile:

@@ -6,7 +6,6 @@ import os
 import pwd
 import re
 from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -150,13 +149,31 @@ def node_local_scratch() -> Path | None:
     return None
 
 
+def is_own_folder(entry: os.DirEntry[str]) -> bool:
+    """Whether an entry of a directory is a directory, and no link to one."""
+    return entry.is_dir(follow_symlinks=False)
+
+
 def walk(
-    top: Path, refuse: Callable[[OSError], None] | None = None
-) -> Iterator[tuple[str, list[str], list[str]]]:
-    """As `os.walk`, which before Python 3.12 fails where directories are a thousand deep."""
-    waiting = [str(top)]
+    top: Path,
+    enter: Callable[[os.DirEntry[str]], bool] = is_own_folder,
+    failed: Callable[[str, OSError], None] = lambda _path, _error: None,
+) -> Iterator[tuple[str, list[os.DirEntry[str]]]]:
+    """Every directory from one on down, by its path from there, and its entries.
+
+    Args:
+        enter: whether what an entry is of is to be looked into.
+        failed: is told of those that cannot be read, which are passed over.
+    """
+    waiting = [""]
     while waiting:
-        for place, folders, names in islice(os.walk(waiting.pop(), onerror=refuse), 1):
-            yield place, folders, names
-            below = [os.path.join(place, name) for name in reversed(folders)]  # noqa: PTH118
-            waiting += [path for path in below if not os.path.islink(path)]  # noqa: PTH114
+        below = waiting.pop()
+        try:
+            with os.scandir(os.path.join(top, below)) as found:  # noqa: PTH118  # of very many
+                entries = list(found)
+        except OSError as error:
+            failed(below, error)
+            continue
+        yield below, entries
+        prefix = f"{below}/" if below else ""
+        waiting += [prefix + entry.name for entry in reversed(entries) if enter(entry)]

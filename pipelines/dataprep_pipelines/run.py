@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from dataprep.datasets import Dataset, ScanUnit
+from dataprep.datasets import ScanUnit
 from dataprep.errors import DataprepError, PipelineError, SinkError, SourceError
 from dataprep.jobs.output.commit import (
     finished_shard,
@@ -26,6 +26,7 @@ from dataprep.jobs.output.commit import (
 )
 from dataprep.jobs.output.index_parts import (
     IndexParts,
+    Scan,
     forget_part,
     has_part,
     is_current,
@@ -42,7 +43,7 @@ from dataprep.system.messages import counted
 from dataprep_pipelines.failures import FailureLog
 from dataprep_pipelines.runners import Engine, Parallelism, Round, RunningEngine
 from dataprep_pipelines.runners.named import check, started
-from dataprep_pipelines.scan import Scan, ScanIntoIndex, scan_at_once
+from dataprep_pipelines.scan import ScanIntoIndex, scan_at_once
 from dataprep_pipelines.tasks import TaskSpec, WorkerRequirements, task_file
 from dataprep_pipelines.write import WriteShard
 from dataprep_schemas.state import CommitRecord
@@ -104,16 +105,13 @@ class RunningWorkers:
     failures: FailureLog
     reporter: Reporter
 
-    def scan(
-        self, dataset: Dataset, raw: Path, units: Sequence[ScanUnit], index: Path, *, trust: bool
-    ) -> IndexParts:
-        """The index of these units; see `dataprep.jobs.running.engine.Workers.scan`."""
+    def scan(self, scan: Scan, *, trust: bool) -> IndexParts:
+        """The index of what was found; see `dataprep.jobs.running.engine.Workers.scan`."""
+        index, units = scan.directory, scan.found.units
         with ThreadPoolExecutor(usable_cores()) as pool:  # parts of long lists are large
             kept = dict(zip(units, pool.map(partial(read_part, index), units), strict=True))
         stale = [
-            unit
-            for unit, part in kept.items()
-            if not trust or not is_current(part, dataset, raw, unit)
+            unit for unit, part in kept.items() if not trust or not is_current(part, scan, unit)
         ]
         if not stale:
             self.reporter.line(f"index: {counted(len(kept), 'part')} reused")
@@ -122,7 +120,7 @@ class RunningWorkers:
         for _ in range(_SCANS):
             if not stale:
                 break
-            self._scan(dataset, raw, stale, index)
+            self._scan(scan, stale)
             kept |= {unit: read_part(index, unit) for unit in stale}
             stale = [unit for unit in stale if kept[unit] is None]
         parts = IndexParts(index, {unit: part for unit, part in kept.items() if part is not None})
@@ -132,11 +130,12 @@ class RunningWorkers:
             )
         return parts
 
-    def _scan(self, dataset: Dataset, raw: Path, stale: Sequence[ScanUnit], index: Path) -> None:
+    def _scan(self, scan: Scan, stale: Sequence[ScanUnit]) -> None:
         def count() -> None:
-            self.reporter.scanning(sum(has_part(index, unit) for unit in stale), len(stale))
+            done = sum(has_part(scan.directory, unit) for unit in stale)
+            self.reporter.scanning(done, len(stale))
 
-        scan, watch, local = Scan(dataset, raw, index), paced(count), self.chosen.is_local
+        watch, local = paced(count), self.chosen.is_local
         try:
             if left := scan_at_once(scan, stale, watch) if local else stale:
                 with task_file(scan, self.lease, self.requirements, "scan") as spec:

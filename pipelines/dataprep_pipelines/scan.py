@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from dataprep.datasets import Dataset, ScanUnit
-from dataprep.jobs.output.index_parts import scan_into
+from dataprep.datasets import ScanUnit
+from dataprep.jobs.output.index_parts import Scan, scan_into
 from dataprep_pipelines.failures import FailureLog
 from dataprep_pipelines.runners import STOP
 from dataprep_pipelines.tasks import TaskSpec, Work
@@ -16,15 +15,6 @@ from dataprep_pipelines.tasks import TaskSpec, Work
 _ALONE_SECONDS = 0.5
 _WORTH_SECONDS = 1.5  # of work: to start processes takes half a second
 _SMALL = 16 << 20  # bytes of an archive or a list that is scanned in a fraction of a second
-
-
-@dataclass(frozen=True, slots=True)
-class Scan:
-    """What is scanned: the data set, where it is, and where its index goes."""
-
-    dataset: Dataset
-    raw: Path
-    directory: Path
 
 
 def scan_at_once(
@@ -48,7 +38,7 @@ def scan_at_once(
         if _is_large(scan.raw / unit.container):
             left.append(unit)
         else:
-            scan_into(scan.directory, scan.dataset, scan.raw, unit)
+            scan_into(scan, unit)
             watch()
     return left
 
@@ -73,9 +63,9 @@ class ScanIntoIndex(Work):
 
     def process(self, units: Iterable[ScanUnit]) -> None:
         """Scan directories, archives or lists."""
-        scan, failures = self._scan, self._failures
+        failures = self._failures
         for unit in units:
             with failures.recorded():
                 if STOP.is_set() or failures.lease.lost() or failures.occurred():
                     return
-                scan_into(scan.directory, scan.dataset, scan.raw, unit)
+                scan_into(self._scan, unit)

@@ -36,13 +36,14 @@ def test_a_truncated_inner_archive_is_refused_and_never_read_beyond(
         follower = raw.tar([(f"{SYNSET}_9.JPEG", b"belongs to the next archive")])
         outer = [(f"{SYNSET}.tar", inner), (f"{OTHER}.tar", follower)]
         raw.write_tar("ILSVRC2012_img_train.tar", outer)
-        damaged, whole = ImageNet().find(raw.path, ["train"]).units
+        found = ImageNet().find(raw.path, ["train"])
+        damaged, whole = found.units
         with pytest.raises(
             SourceError, match=rf"\(inner archive {SYNSET}.tar\) (is|has 0)"
         ) as caught:
-            ImageNet().scan(raw.path, damaged)
+            ImageNet().scan(raw.path, found, damaged)
         assert "copy or download it again" in str(caught.value)
-        assert [row.key for row in ImageNet().scan(raw.path, whole).rows["train"]] == [
+        assert [row.key for row in ImageNet().scan(raw.path, found, whole).rows["train"]] == [
             f"{OTHER}/{SYNSET}_9.JPEG"
         ]
 
@@ -55,7 +56,8 @@ def test_no_byte_outside_the_inner_archive_is_read(
     neighbour = raw.tar(IMAGES)
     outer = [(OTHER, neighbour), (SYNSET, inner), (ANOTHER, neighbour)]
     raw.write_tar("ILSVRC2012_img_train.tar", [(f"{name}.tar", data) for name, data in outer])
-    unit = ImageNet().find(raw.path, ["train"]).units[0]
+    found = ImageNet().find(raw.path, ["train"])
+    unit = found.units[0]
     (place,) = places_of(unit)
     assert place.category == SYNSET
     assert place.size is not None
@@ -68,7 +70,7 @@ def test_no_byte_outside_the_inner_archive_is_read(
 
     monkeypatch.setattr(os, "pread", record)
     with pytest.raises(SourceError) if kept else nullcontext():
-        ImageNet().scan(raw.path, unit)
+        ImageNet().scan(raw.path, found, unit)
     assert read
     assert min(start for start, _ in read) >= place.offset
     assert max(end for _, end in read) <= place.offset + place.size

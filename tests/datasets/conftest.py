@@ -123,7 +123,7 @@ class RawData:
     def scan(self, *splits: str) -> tuple[list[Row], list[Ignored]]:
         """Every row and every ignored entry of these splits, by way of `find`."""
         found = ImageNet().find(self.path, splits or None)
-        scanned = [ImageNet().scan(self.path, unit) for unit in found.units]
+        scanned = [ImageNet().scan(self.path, found, unit) for unit in found.units]
         rows = [row for part in scanned for rows in part.rows.values() for row in rows]
         return rows, [entry for part in scanned for entry in part.ignored]
 

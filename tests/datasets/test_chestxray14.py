@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dataprep.datasets import Found
-from dataprep.datasets.chestxray14.dataset import ChestXray14
+from dataprep.datasets.chestxray14.dataset import ATTRIBUTES, ChestXray14
 from dataprep.errors import SourceError, UsageError
 from dataprep.tables import Scanned
 from dataprep.tables.arrow import index_tables
@@ -92,14 +92,14 @@ class Radiographs:
     def scan(self, **options: str) -> tuple[Scanned, list[Scanned]]:
         """What the lists say, and what each unit of images holds."""
         data_set = ChestXray14(**options)
-        units = data_set.find(self.path, None).units
-        labels, *images = (data_set.scan(self.path, unit) for unit in units)
+        found = data_set.find(self.path, None)
+        labels, *images = (data_set.scan(self.path, found, unit) for unit in found.units)
         return labels, images
 
     def listed(self, **options: str) -> dict[str, dict[str, Any]]:
         """The rows of the lists, by key, with what is known only."""
         labels, _ = self.scan(**options)
-        attributes = tuple((each.name, each.kind) for each in ChestXray14.attributes)
+        attributes = tuple((each.name, each.kind) for each in ATTRIBUTES)
         (table,) = index_tables(labels, (), attributes)
         return {
             row["key"]: {name: value for name, value in row.items() if value is not None}

@@ -67,7 +67,8 @@ def write_archive(path: Path, files: Files) -> None:
 
 
 def scan_all(dataset: Folder, raw: Path, splits: tuple[str, ...] | None = None) -> list[Scanned]:
-    return [dataset.scan(raw, unit) for unit in dataset.find(raw, splits).units]
+    found = dataset.find(raw, splits)
+    return [dataset.scan(raw, found, unit) for unit in found.units]
 
 
 def labelled(scans: Iterable[Scanned]) -> dict[str, dict[str, tuple[str, ...]]]:
@@ -286,7 +287,7 @@ def test_stray_entries_are_reported_once(tmp_path: Path) -> None:
 
     found = Folder().find(tmp_path, None)
 
-    scans = [Folder().scan(tmp_path, unit) for unit in found.units]
+    scans = [Folder().scan(tmp_path, found, unit) for unit in found.units]
     assert sorted(entry.name for scan in scans for entry in scan.ignored) == [
         ".DS_Store",
         "README.md",
@@ -369,7 +370,8 @@ def test_a_list_of_classes_fixes_the_labels(tmp_path: Path) -> None:
 
     scans = scan_all(dataset, tmp_path / "raw")
 
-    assert dataset.classes() == (("dog", "the dog"), ("cat", "cat"), ("ant", "an ant"))
+    classes = dataset.find(tmp_path / "raw", None).classes
+    assert classes == (("dog", "the dog"), ("cat", "cat"), ("ant", "an ant"))
     assert {row.key: row.labels for row in rows_of(scans, "train")} == {
         "cat/1.jpg": (1,),
         "ant/2.jpg": (2,),

@@ -64,8 +64,11 @@ def scanned(raw: Path, listing: str, **options: str) -> dict[str, list[str]]:
     """The files of each split that are there."""
     dataset = Folder(listing=listing, **options)
     found: dict[str, list[str]] = {}
-    for unit in dataset.find(raw, None).units:
-        table = pa.concat_tables(dataset.scan(raw, unit).tables, promote_options="default")
+    searched = dataset.find(raw, None)
+    for unit in searched.units:
+        table = pa.concat_tables(
+            dataset.scan(raw, searched, unit).tables, promote_options="default"
+        )
         for row in table.to_pylist():
             assert row["status"] == "image", row
             found.setdefault(row["split"], []).append(row["container"])
@@ -374,8 +377,8 @@ def test_what_lists_of_voc_name_and_nothing_tells_is_counted(tmp_path: Path) -> 
     files = [("Annotations/a 1.xml", voc("a 1.jpg")), ("ImageSets/Main/train.txt", '"a 1"\nc 1\n')]
     tree(tmp_path, *images("JPEGImages", "a 1.jpg"), *files)
     dataset = Folder(listing="Annotations")
-    (unit,) = dataset.find(tmp_path, None).units
-    counts = dataset.scan(tmp_path, unit).counts
+    found = dataset.find(tmp_path, None)
+    counts = dataset.scan(tmp_path, found, found.units[0]).counts
     assert counts == {"images in a list of ImageSets/Main without annotations, left out": 1}
 
 

@@ -107,8 +107,8 @@ def test_coco(raw: Path, tmp_path: Path) -> None:
 
 def test_nothing_is_said_of_what_does_not_happen(raw: Path) -> None:
     dataset = Folder(listing="instances_val2017.json")
-    (unit,) = dataset.find(raw, None).units
-    assert dataset.scan(raw, unit).counts == {}
+    found = dataset.find(raw, None)
+    assert dataset.scan(raw, found, found.units[0]).counts == {}
 
 
 def test_an_image_of_two_lists_is_in_no_two_splits(raw: Path) -> None:

@@ -60,12 +60,13 @@ def raw(tmp_path: Path) -> Path:
 def index(raw: Path, listing: str | Path, **options: str) -> dict[str, list[dict[str, Any]]]:
     """Every row of the index, by status."""
     dataset = Folder(listing=str(listing), **options)
-    known = dataset.classes()
+    searched = dataset.find(raw, None)
+    known = searched.classes
     found: dict[str, list[dict[str, Any]]] = {}
-    for unit in dataset.find(raw, None).units:
-        scanned = dataset.scan(raw, unit)
+    for unit in searched.units:
+        scanned = dataset.scan(raw, searched, unit)
         classes = [name for name, _ in known] if known else scanned.classes or ()
-        for table in index_tables(scanned, classes, dataset.own_columns):
+        for table in index_tables(scanned, classes, searched.own_columns):
             for row in table.to_pylist():
                 found.setdefault(row["status"], []).append(row)
     return found
@@ -251,7 +252,8 @@ def test_a_cell_has_the_labels_that_the_options_say(
     suffixes = ["jsonl"] if cell == {} else ["jsonl", "parquet"]
     for suffix in [*suffixes, *(["csv"] if isinstance(cell, str) else [])]:
         listing = write_listing(tmp_path / f"l.{suffix}", [{"path": "a/1.jpg", "label": cell}])
-        assert Folder(listing=listing, **options).multilabel == bool(options)
+        searched = Folder(listing=listing, **options).find(raw, None)
+        assert searched.multilabel == bool(options)
         if isinstance(labels, str):
             assert labels in refusal(raw, listing, **options)
         else:
@@ -521,8 +523,8 @@ def test_spellings_of_one_label_are_said(tmp_path: Path, raw: Path) -> None:
     rows = "a/1.jpg,1\na/2.jpg,1.0\na/3.jpg,2\nb/1.jpg, 2\nb/2.jpg,01\nb/3.jpg,Cat\n"
     (tmp_path / "l.csv").write_text(f"path,label\n{rows}")
     dataset = Folder(listing=str(tmp_path / "l.csv"))
-    (unit,) = dataset.find(raw, None).units
-    scanned = dataset.scan(raw, unit)
+    found = dataset.find(raw, None)
+    scanned = dataset.scan(raw, found, found.units[0])
     assert [row["labels"] for table in scanned.tables for row in table.to_pylist()] == [
         *(["1"], ["1"], ["2"], ["2"], ["01"], ["Cat"])
     ]
@@ -658,7 +660,8 @@ def test_columns_that_are_classes(tmp_path: Path, suffix: str) -> None:
     ]
     listing = write_listing(tmp_path / f"list.{suffix}", rows)
     columns = {"label_columns": "B c, A", "attribute_columns": "all"}
-    assert Folder(listing=listing, **columns).classes() == [("B c", "B c"), ("A", "A")]
+    searched = Folder(listing=listing, **columns).find(tmp_path / "raw", None)
+    assert searched.classes == (("B c", "B c"), ("A", "A"))
     said = {
         "B c": [1, 0, 0, -1, 1, 0, -1, 1],
         "A": [1, -1, 0, 1, -1, 0, 0, 1],

@@ -124,13 +124,13 @@ def test_a_row_a_box(tmp_path: Path, raw: Path, suffix: str, form: str) -> None:
         rows.append({**places[form], "path": path, "label": label, "age": 4})
     listing = write_listing(tmp_path / f"l.{suffix}", rows)
     dataset = Folder(listing=listing, attribute_columns="all")
-    (unit,) = dataset.find(raw, None).units
-    counts = dataset.scan(raw, unit).counts
+    searched = dataset.find(raw, None)
+    counts = dataset.scan(raw, searched, searched.units[0]).counts
 
     found = {row["key"].split(".")[0]: row for row in index(raw, listing)["image"]}
 
-    assert (dataset.multilabel, dataset.has_boxes) == (True, True)
-    assert [it.name for it in dataset.attributes if it.name != "Source"] == ["age"]
+    assert (searched.multilabel, searched.has_boxes) == (True, True)
+    assert [it.name for it in searched.attributes if it.name != "Source"] == ["age"]
     assert (found["0"]["labels"], found["0"]["box_labels"]) == (["cat", "dog"], ["cat", "dog"])
     assert boxes(found["0"]) == FRACTIONS
     assert (found["1"]["box_labels"], boxes(found["1"])) == (["dog"], [(0.0, 0.0, 1.0, 1.0)])
@@ -145,8 +145,8 @@ def test_boxes_of_one_class_an_image_leave_it_one(tmp_path: Path, raw: Path) -> 
     rows = "0.jpg,cat,4,2,20,10\n0.jpg,cat,0,0,20,10\n1.jpg,dog,0,0,40,20\n"
     (tmp_path / "l.csv").write_text(f"path,label,bbox_x1,bbox_y1,bbox_x2,bbox_y2\n{rows}")
     dataset = Folder(listing=str(tmp_path / "l.csv"))
-    dataset.find(raw, None)
-    assert (dataset.multilabel, dataset.has_boxes) == (False, True)
+    searched = dataset.find(raw, None)
+    assert (searched.multilabel, searched.has_boxes) == (False, True)
     found = index(raw, tmp_path / "l.csv")["image"]
     assert [(len(boxes(row)), row["box_labels"]) for row in found] == [(2, None), (1, None)]
 

@@ -87,8 +87,9 @@ def test_folders_and_archives_of_different_classes_may_be_mixed(raw: RawData) ->
 def test_class_archives_may_be_compressed(raw: RawData) -> None:
     synset = raw.synsets[0]
     raw.write(f"train/{synset}.tar.gz", gzip.compress(raw.class_tar(synset)))
-    (unit,) = ImageNet().find(raw.path, ["train"]).units
-    scanned = ImageNet().scan(raw.path, unit)
+    found = ImageNet().find(raw.path, ["train"])
+    (unit,) = found.units
+    scanned = ImageNet().scan(raw.path, found, unit)
     assert [row.key for row in scanned.rows["train"]] == [
         f"{synset}/{name}" for name in sorted(raw.train[synset])
     ]
@@ -177,10 +178,11 @@ def test_boxes_are_part_of_the_index(raw: RawData, tmp_path: Path) -> None:
     with_boxes, other = (ImageNet(bbox_csv=str(tmp_path / f"{at}.csv")) for at in (0, 1))
     assert with_boxes.config() != other.config()
     assert ImageNet().config() == {}
-    assert with_boxes.has_boxes
-    assert not ImageNet().has_boxes
+    assert not ImageNet().find(raw.path, ["train"]).has_boxes
     found = with_boxes.find(raw.path, ["train"])
-    rows = [row for unit in found.units for row in with_boxes.scan(raw.path, unit).rows["train"]]
+    assert found.has_boxes
+    scans = [with_boxes.scan(raw.path, found, unit) for unit in found.units]
+    rows = [row for scan in scans for row in scan.rows["train"]]
     assert {row.key: row.boxes for row in rows if row.boxes} == {
         f"{raw.synsets[0]}/{name}": ((0.1, 0.2, 0.3, 0.4),)
     }

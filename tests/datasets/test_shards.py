@@ -76,7 +76,7 @@ def shards_in(out: Path) -> Mapping[str, str]:
 def scanned(raw: Path, **options: str) -> tuple[list[Scanned], Found]:
     dataset = Shards(**options)
     found = dataset.find(raw, None)
-    return [dataset.scan(raw, unit) for unit in found.units], found
+    return [dataset.scan(raw, found, unit) for unit in found.units], found
 
 
 @pytest.fixture(scope="module")

@@ -40,7 +40,7 @@ def scanned(raw: Path, **options: str) -> tuple[Scanned, str]:
     dataset = Shards(**options)
     found = dataset.find(raw, None)
     unit = found.units[-1]
-    scan = dataset.scan(raw, unit)
+    scan = dataset.scan(raw, found, unit)
     if scan.copy is not None:
         with (raw.parent / f"{raw.name}.copy").open("wb") as file:
             scan = scan.copy(file)
@@ -230,7 +230,7 @@ def test_a_file_of_another_kind_than_the_first_is_told_of(tmp_path: Path) -> Non
     dataset = Shards()
     found = dataset.find(raw, None)
     with (tmp_path / "copy").open("wb") as file:
-        copy = dataset.scan(raw, found.units[1]).copy
+        copy = dataset.scan(raw, found, found.units[1]).copy
         assert copy is not None
         assert copy(file).counts == {"samples without a label": 2}
     table(raw, label=[[0], [1, 2]])
@@ -361,7 +361,7 @@ def test_images_without_labels(tmp_path: Path) -> None:
 
 def listed(*names: str) -> ClassList:
     forms = {unicodedata.normalize("NFC", name): name for name in names}
-    return ClassList("classes.txt", tuple((name, name) for name in names), forms, "")
+    return ClassList("classes.txt", tuple((name, name) for name in names), forms)
 
 
 def test_one_class_has_one_name_whatever_its_form() -> None:

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import pytest
@@ -31,6 +31,7 @@ from dataprep.datasets import (
     stat_fingerprint,
     wanted_splits,
 )
+from dataprep.datasets.base import Classes
 from dataprep.datasets.chestxray14.dataset import ChestXray14
 from dataprep.datasets.folder.dataset import Folder
 from dataprep.datasets.testing import DatasetTests
@@ -66,27 +67,27 @@ class Toy(Dataset):
         Option("mood", "Of no effect.", default="good", choices=("good", "bad")),
         Option("note", "A file that is never read.", file=True),
     )
-    attributes = (Attribute("age", "int"), Attribute("view", "text"))
-    has_boxes = True
+    facts: ClassVar[dict[str, Any]] = {
+        "classes": (("0", "zero"), ("1", "one")),
+        "has_boxes": True,
+        "attributes": (Attribute("age", "int"), Attribute("view", "text")),
+    }
 
     # What a broken one makes of what it finds, its rows, and what it scans.
     found: Callable[[Found], Found] = staticmethod(lambda found: found)
     row: Callable[[Row], Row] = staticmethod(lambda row: row)
     scanned: Callable[[Scanned], Scanned] = staticmethod(lambda scanned: scanned)
 
-    def classes(self) -> Sequence[tuple[str, str]] | None:
-        return [("0", "zero"), ("1", "one")]
-
     def find(self, raw: Path, splits: Sequence[str] | None) -> Found:
         wanted = wanted_splits(tuple(LISTED), splits)
         if not (raw / LABELS).exists():
             raise SourceError(f"no {LABELS}; expected one")
-        return self.found(Found(("a toy",), tuple(map(self.unit, wanted)), wanted))
+        return self.found(Found(("a toy",), tuple(map(self.unit, wanted)), wanted, **self.facts))
 
     def unit(self, split: str) -> ScanUnit:
         return ScanUnit(split, split)
 
-    def scan(self, raw: Path, unit: ScanUnit) -> Scanned:
+    def scan(self, raw: Path, found: Found, unit: ScanUnit) -> Scanned:
         lines = filter(None, (raw / LABELS).read_text().splitlines())
         labels = {name: int(label) for name, label in map(str.split, lines)}
         listing = list_container(raw, unit.container)
@@ -113,20 +114,18 @@ class FindsClasses(Toy):
     """Only scanning tells which classes there are."""
 
     scanned = staticmethod(lambda scanned: replace(scanned, classes=("0", "1")))
-
-    def classes(self) -> None:
-        return None
+    facts: ClassVar[dict[str, Any]] = {**Toy.facts, "classes": None}
 
 
 class ClassesOfSet(Toy):
-    def classes(self) -> Sequence[tuple[str, str]]:
+    def find(self, raw: Path, splits: Sequence[str] | None) -> Found:
         names = {f"class {number}" for number in range(20)}
-        return [(name, name) for name in names]
+        return replace(super().find(raw, splits), classes=tuple((name, name) for name in names))
 
 
 class PathsAsKeys(Toy):
-    def scan(self, raw: Path, unit: ScanUnit) -> Scanned:
-        scanned = super().scan(raw, unit)
+    def scan(self, raw: Path, found: Found, unit: ScanUnit) -> Scanned:
+        scanned = super().scan(raw, found, unit)
         (rows,) = scanned.rows.values()
         rows = [msgspec.structs.replace(row, key=str(raw / row.container)) for row in rows]
         return replace(scanned, rows={unit.container: rows})
@@ -150,6 +149,11 @@ def option(*values: Any, **fields: Any) -> dict[str, Any]:
     return {"OPTIONS": (*Toy.OPTIONS, Option(*values, **fields))}
 
 
+def facts(**others: Any) -> dict[str, Any]:
+    """Something else is found."""
+    return {"facts": {**Toy.facts, **others}}
+
+
 def unit(name: str, container: str = "{}") -> dict[str, Any]:
     """A split's unit has this name and container."""
     return {
@@ -161,15 +165,13 @@ def unit(name: str, container: str = "{}") -> dict[str, Any]:
 
 def anything(self: Toy, raw: Path, splits: Sequence[str] | None) -> Found:
     """Finds it in an empty directory, too, and takes any split."""
-    return Found(("a toy",), tuple(map(self.unit, LISTED)), tuple(LISTED))
+    return Found(("a toy",), tuple(map(self.unit, LISTED)), tuple(LISTED), **self.facts)
 
 
 BROKEN: dict[str, list[dict[str, Any] | type[Toy]]] = {
     "test_it_declares_itself": [
         {"summary": ""},
         {"name": "Toy Set"},
-        {"attributes": (*Toy.attributes, Attribute("eye colour", "text"))},
-        {"attributes": (*Toy.attributes, Attribute("size", "int"))},
         {"config": lambda self: self.options},
         {"config": lambda _: {"call": str(next(calls))}},
         option("extra", ""),
@@ -178,10 +180,15 @@ BROKEN: dict[str, list[dict[str, Any] | type[Toy]]] = {
         option("mood", "Again."),
     ],
     "test_its_classes_are_listed_once": [
-        {"classes": lambda _: [("0", "zero"), ("1", "one"), ("1", "won")]},
-        {"classes": lambda _: None, "order_classes": lambda _, names: [(it, it) for it in names]},
+        facts(classes=(("0", "zero"), ("1", "one"), ("1", "won"))),
+        {
+            **facts(classes=None),
+            "name_classes": lambda _, __, names: Classes([(it, it) for it in names]),
+        },
     ],
     "test_what_is_found_can_be_scanned_elsewhere": [
+        facts(attributes=(Attribute("eye colour", "text"),)),
+        facts(attributes=(Attribute("size", "int"),)),
         unit("toy/{}"),
         unit("toy"),
         {"unit": lambda _, split: ScanUnit("toy" if split == "train" else "Toy", split)},
@@ -197,12 +204,12 @@ BROKEN: dict[str, list[dict[str, Any] | type[Toy]]] = {
         row(key="same"),
         row(labels=(2,)),
         row(labels=(0, 1)),
-        {"multilabel": True, **row(labels=(1, 1))},
-        {"classes": lambda _: None},
+        {**facts(multilabel=True), **row(labels=(1, 1))},
+        facts(classes=None),
         row(attributes={"view": ""}),
         row(boxes=((0, 10, 20, 30),)),
         row(boxes=((0.0, 0.25, 0.5, 1.0),) * 2),
-        {"has_boxes": False},
+        facts(has_boxes=False),
         row(group="everybody"),
         {"row": staticmethod(lambda row: msgspec.structs.replace(row, modified=next(calls)))},
     ],

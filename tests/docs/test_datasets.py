@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataprep.datasets.chestxray14.dataset import ChestXray14
+from dataprep.datasets.chestxray14.dataset import ATTRIBUTES, ChestXray14
 from dataprep.datasets.chestxray14.lists import FINDINGS
 from dataprep.plugins import DATASETS, OUR_PACKAGE, installed, package_of
 from tests.docs.pages import DOCS, ROOT, said
@@ -29,6 +29,6 @@ def test_chestxray14_is_explained() -> None:
     assert tuple(block[1].split()) == FINDINGS, place
     for option in ChestXray14.OPTIONS:
         assert list(said(f"`--{option.name}", PAGE, section=SECTION)), f"{place}: no {option.name}"
-    for attribute in ChestXray14.attributes:
+    for attribute in ATTRIBUTES:
         row = said(rf"\| `{attribute.name}` \|", PAGE, section=SECTION)
         assert list(row), f"{place}: no row for {attribute.name}"

@@ -53,8 +53,9 @@ def read_packed(form: str, data: bytes, place: Path) -> None:
         (place / "index.json").write_bytes(index)
     close_archives()
     dataset = Shards()
-    for unit in dataset.find(place, None).units:
-        scanned = dataset.scan(place, unit)
+    found = dataset.find(place, None)
+    for unit in found.units:
+        scanned = dataset.scan(place, found, unit)
         if scanned.copy is not None:
             with (place / unit.copy_name).open("wb") as file:
                 scanned = scanned.copy(file)

@@ -155,9 +155,10 @@ def read_nested(data: bytes, place: Path) -> None:
     """As the archive of class archives that ImageNet is published in."""
     (place / "ILSVRC2012_img_train.tar").write_bytes(data)
     dataset = ImageNet()
-    for unit in dataset.find(place, ["train"]).units:
+    found = dataset.find(place, ["train"])
+    for unit in found.units:
         with suppress(DataprepError):
-            dataset.scan(place, unit)
+            dataset.scan(place, found, unit)
 
 
 def restarts() -> list[bytes]:
@@ -323,8 +324,9 @@ def read_listing(form: str, data: bytes, place: Path) -> None:
     path.write_bytes(data)
     more = {} if form == "txt" else {"label_separator": "|", "attribute_columns": "all"}
     dataset = Folder(listing=str(path), **more)
-    for unit in dataset.find(place, None).units:
-        dataset.scan(place, unit)
+    found = dataset.find(place, None)
+    for unit in found.units:
+        dataset.scan(place, found, unit)
 
 
 def coco() -> list[bytes]:
@@ -338,8 +340,9 @@ def coco() -> list[bytes]:
 def read_coco(data: bytes, place: Path) -> None:
     (place / "list.json").write_bytes(data)
     dataset = Folder(listing=str(place / "list.json"))
-    for unit in dataset.find(place, None).units:
-        dataset.scan(place, unit)
+    found = dataset.find(place, None)
+    for unit in found.units:
+        dataset.scan(place, found, unit)
 
 
 def voc() -> list[bytes]:
@@ -353,8 +356,9 @@ def read_voc(data: bytes, place: Path) -> None:
     (place / "Annotations").mkdir(exist_ok=True)
     (place / "Annotations" / "a.xml").write_bytes(data)
     dataset = Folder(listing=str(place / "Annotations"))
-    for unit in dataset.find(place, None).units:
-        dataset.scan(place, unit)
+    found = dataset.find(place, None)
+    for unit in found.units:
+        dataset.scan(place, found, unit)
 
 
 def class_lists() -> list[bytes]:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from dataprep.datasets.base import Dataset, Found, ScanUnit
+from dataprep.datasets.base import Attribute, Dataset, Found, ScanUnit
 from dataprep.errors import SinkError, SourceError
 from dataprep.jobs.output.index_parts import (
     IndexParts,
+    Scan,
     check_unchanged,
     is_current,
     read_part,
@@ -20,6 +23,7 @@ from dataprep.tables import Ignored, Row, Scanned, Unmatched
 from dataprep_schemas.state import IndexPart
 
 UNIT = ScanUnit("train-a", "a.tar")
+FOUND = Found((), (UNIT,), ("train",))
 ROW = Row("x.png", "a.tar", 512, 9, 1, (0,))
 
 
@@ -36,7 +40,7 @@ class Given(Dataset):
     def find(self, raw: Path, splits: Sequence[str] | None) -> Found:
         raise NotImplementedError
 
-    def scan(self, raw: Path, unit: ScanUnit) -> Scanned:
+    def scan(self, raw: Path, found: Found, unit: ScanUnit) -> Scanned:
         return self.scanned
 
     def fingerprint(self, raw: Path, unit: ScanUnit) -> str:
@@ -52,21 +56,21 @@ SCANNED = Scanned(
 )
 
 
-def scanned(directory: Path, what: Scanned = SCANNED) -> tuple[Given, IndexPart]:
-    dataset = Given(what)
-    scan_into(directory, dataset, directory, UNIT)
+def scanned(directory: Path, what: Scanned = SCANNED) -> tuple[Scan, IndexPart]:
+    scan = Scan(Given(what), directory, FOUND, directory)
+    scan_into(scan, UNIT)
     part = read_part(directory, UNIT)
     assert part is not None
-    return dataset, part
+    return scan, part
 
 
 def test_a_part_says_what_its_unit_holds(tmp_path: Path) -> None:
-    dataset, part = scanned(tmp_path)
+    scan, part = scanned(tmp_path)
     assert part.classes == ("cat", "dog")
     assert part.statuses == {"image": 1, "ignored": 1}
     assert part.counts == {"odd": 3}
     assert (tmp_path / UNIT.restarts_name).read_bytes() == b"points"
-    assert is_current(part, dataset, tmp_path, UNIT)
+    assert is_current(part, scan, UNIT)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "train-a.json",
         "train-a.parquet",
@@ -75,23 +79,31 @@ def test_a_part_says_what_its_unit_holds(tmp_path: Path) -> None:
 
 
 def test_changed_raw_data_is_noticed(tmp_path: Path) -> None:
-    dataset, part = scanned(tmp_path)
-    dataset.seen = "2"
+    scan, part = scanned(tmp_path)
+    cast("Given", scan.dataset).seen = "2"
     with pytest.raises(SourceError, match="changed while it was read"):
-        check_unchanged(IndexParts(tmp_path, {UNIT: part}), dataset, tmp_path)
-    assert not is_current(part, dataset, tmp_path, UNIT)
+        check_unchanged(IndexParts(tmp_path, {UNIT: part}), scan)
+    assert not is_current(part, scan, UNIT)
+
+
+def test_what_else_is_found_is_part_of_it(tmp_path: Path) -> None:
+    scan, part = scanned(tmp_path)
+    for others in ({"classes": (("cat", "cat"),)}, {"attributes": (Attribute("age", "int"),)}):
+        assert not is_current(part, replace(scan, found=replace(FOUND, **others)), UNIT)
+    more = replace(FOUND, units=(UNIT, ScanUnit("train-b", "b.tar")), description=("two",))
+    assert is_current(part, replace(scan, found=more), UNIT)
 
 
 def test_a_file_that_was_missing_is_looked_for_again(tmp_path: Path) -> None:
     unmatched = [Unmatched("missing", "gone.png", "list.csv", "train")]
-    dataset, part = scanned(tmp_path, Scanned({"train": [ROW]}, unmatched=unmatched, classes=["a"]))
-    check_unchanged(IndexParts(tmp_path, {UNIT: part}), dataset, tmp_path)
-    assert not is_current(part, dataset, tmp_path, UNIT)
+    scan, part = scanned(tmp_path, Scanned({"train": [ROW]}, unmatched=unmatched, classes=["a"]))
+    check_unchanged(IndexParts(tmp_path, {UNIT: part}), scan)
+    assert not is_current(part, scan, UNIT)
 
 
 @pytest.mark.parametrize("name", ["train-a.json", "train-a.parquet", "train-a.restarts"])
 def test_one_bit_anywhere_makes_a_part_as_if_it_were_not_there(tmp_path: Path, name: str) -> None:
-    dataset, part = scanned(tmp_path)
+    scan, part = scanned(tmp_path)
     path = tmp_path / name
     data = path.read_bytes()
     for at in range(0, len(data), max(1, len(data) // 97)):
@@ -101,11 +113,12 @@ def test_one_bit_anywhere_makes_a_part_as_if_it_were_not_there(tmp_path: Path, n
         assert read_part(tmp_path, UNIT) is None
     path.unlink()
     assert read_part(tmp_path, UNIT) is None
-    scan_into(tmp_path, dataset, tmp_path, UNIT)
+    scan_into(scan, UNIT)
     assert read_part(tmp_path, UNIT) == part
 
 
 def test_an_index_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    scan = Scan(Given(SCANNED), tmp_path, FOUND, tmp_path / "gone")
     with pytest.raises(SinkError, match="cannot be written while indexing train-a"):
-        scan_into(tmp_path / "gone", Given(SCANNED), tmp_path, UNIT)
+        scan_into(scan, UNIT)
     assert not (tmp_path / f"{UNIT.name}.parquet").exists()

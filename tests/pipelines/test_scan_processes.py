@@ -46,7 +46,7 @@ class Deadly(Dataset):
         units = tuple(ScanUnit(f"unit-{number}", "raw") for number in range(4))
         return Found((), units, ("train", "validation"))
 
-    def scan(self, raw: Path, unit: ScanUnit) -> Scanned:
+    def scan(self, raw: Path, found: Found, unit: ScanUnit) -> Scanned:
         if unit.name == "unit-1":
             os.kill(os.getpid(), signal.SIGKILL)
         return Scanned({})

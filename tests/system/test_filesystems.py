@@ -144,12 +144,13 @@ def test_directories_may_be_thousands_deep(tmp_path: Path) -> None:
     (tmp_path / "b" / "link").symlink_to(tmp_path)
     (tmp_path / "hidden").mkdir()
     found = []
-    for place, folders, names in filesystems.walk(tmp_path):
-        folders[:] = sorted(name for name in folders if name != "hidden")
-        found.append((place, [*folders], names))
-    assert found[0] == (str(tmp_path), ["b", "d"], [])
-    assert found[1] == (str(tmp_path / "b"), ["link"], ["file"])
-    assert found[2] == (str(tmp_path / "d"), ["d"], [])
+    own = filesystems.is_own_folder
+    for place, entries in filesystems.walk(tmp_path, lambda it: own(it) and it.name != "hidden"):
+        found.append((place, sorted(entry.name for entry in entries)))
+    assert found[0] == ("", ["b", "d", "hidden"])
+    assert ("b", ["file", "link"]) in found
+    assert ("d/d", ["d"]) in found
     assert len(found) == 2 + 1500
-    for place, _, _ in reversed(found[2:]):  # of which others make an error
-        Path(place).rmdir()
+    for place, _ in sorted(found, reverse=True):  # of which others make an error
+        if place.startswith("d"):
+            (tmp_path / place).rmdir()

@@ -81,6 +81,13 @@ _OPTIONS: Final = (
     Option("bbox_csv", "Box list, if not in the raw directory.", file=True, metavar="FILE"),
 )
 
+ATTRIBUTES: Final = (
+    Attribute("patient_id", "int"),
+    Attribute("view", "text"),
+    Attribute("age", "int"),
+    Attribute("gender", "text"),
+    Attribute("follow_up", "int"),
+)
 # The NIH's lists, which no patient is in both of: 28,008 and 2,797 patients.
 _OFFICIAL_TRAIN_VALIDATION: Final = 86_524
 _OFFICIAL_TEST: Final = 25_596
@@ -124,13 +131,6 @@ class ChestXray14(Dataset):
     }
     OPTIONS: ClassVar[tuple[Option, ...]] = _OPTIONS
     defaults: ClassVar[Mapping[str, str]] = {"color": "gray"}
-    attributes = (
-        Attribute("patient_id", "int"),
-        Attribute("view", "text"),
-        Attribute("age", "int"),
-        Attribute("gender", "text"),
-        Attribute("follow_up", "int"),
-    )
     formats: ClassVar[frozenset[Literal["JPEG", "PNG"]]] = frozenset({"PNG", "JPEG"})
     group: ClassVar[str] = "patient"
 
@@ -156,20 +156,6 @@ class ChestXray14(Dataset):
         there = {"train": True, "validation": validation, "test": self._official or test}
         self._splits = tuple(split for split, exists in there.items() if exists)
 
-    @property
-    def multilabel(self) -> bool:
-        """An image has any number of the findings; of "No Finding" it has none."""
-        return True
-
-    @property
-    def has_boxes(self) -> bool:
-        """Radiologists marked findings in 880 images."""
-        return True
-
-    def classes(self) -> Sequence[tuple[str, str]]:
-        """The 14 findings, in the order asked for."""
-        return [(finding, finding) for finding in _ORDERS[self.options["label_order"]]]
-
     def find(self, raw: Path, splits: Sequence[str] | None) -> Found:
         """Find the images and the lists."""
         wanted = wanted_splits(self._splits, splits)
@@ -179,11 +165,16 @@ class ChestXray14(Dataset):
             description=(described, lists.describe()),
             units=(ScanUnit(_LISTS, lists.labels.name), *units),
             splits=wanted,
+            classes=tuple((name, name) for name in _ORDERS[self.options["label_order"]]),
+            multilabel=True,  # of "No Finding" an image has none
+            has_boxes=True,  # radiologists marked findings in 880 images
+            attributes=ATTRIBUTES,
             official_counts=self._official_counts(),
         )
 
-    def scan(self, raw: Path, unit: ScanUnit) -> Scanned:
+    def scan(self, raw: Path, found: Found, unit: ScanUnit) -> Scanned:
         """List one archive or folder; or what the lists say, for the images of all of them."""
+        del found
         if unit.name == _LISTS:
             listed, counts = read_listed(self._lists(raw), self._cut)
             return Scanned(tables=(listed,), counts=counts)

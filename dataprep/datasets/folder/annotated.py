@@ -1,4 +1,4 @@
-"""Finds and scans what annotations list: a unit for each split, the same classes in all."""
+"""Annotations: the source of images that COCO's files or VOC's folders list."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
-from dataprep.datasets.base import Found, ScanUnit
+from dataprep.datasets.base import ScanUnit
 from dataprep.datasets.folder.annotations import OWN, Annotations, Id, within
 from dataprep.datasets.folder.coco import read_coco
-from dataprep.datasets.folder.layout import ListingUnit
+from dataprep.datasets.folder.layout import FolderFound, ListingUnit, Source, images_of
 from dataprep.datasets.folder.lookup import look_up, placed, with_columns
-from dataprep.datasets.folder.options import FolderOptions
 from dataprep.datasets.folder.voc import read_voc
 from dataprep.datasets.lists import about_forms, one_form
 from dataprep.datasets.splits import in_usual_order, split_of_folder
@@ -27,91 +26,76 @@ _WORD: Final = re.compile("[^A-Za-z]+")
 _FOLDER: Final = re.compile("([A-Za-z]+)[-_]?[0-9]*")  # train2017
 
 
-def find_annotated(
-    raw: Path,
-    options: FolderOptions,
-    top: str,
-    packed: bool,
-    place: str,
-    images: Sequence[ScanUnit],
-) -> tuple[Found, list[Annotations]]:
-    """The units of annotations, and what they hold.
+class Annotated(Source):
+    """Images that COCO's or VOC's annotations list."""
 
-    Args:
-        top: where everything starts.
-        packed: whether the images are in archives.
-        place: what to say of where they are.
-        images: the units of these archives.
+    def find(self, raw: Path, lists: Sequence[ListingUnit]) -> FolderFound:
+        """A unit for each split that names tell, and the archives with the images."""
+        images = images_of(raw, self.options)
+        packed = bool(images.units)
+        units: list[ListingUnit] = []
+        described = []
+        read: list[Annotations] = []
+        seen: dict[str, tuple[str, str]] = {}
+        for split, some in by_split(raw, [*map(Path, lists[0].paths)]).items():
+            # A folder of VOC's has images of its own beside it.
+            folders = [[path] for path in some if (raw / path).is_dir()]
+            for each in folders or [some]:
+                paths, name = tuple(map(str, each)), f"listing-{len(units)}"
+                unit = ListingUnit(name, each[0].name, paths, images.top, packed, split)
+                found = self._read(raw, unit, seen)
+                read.append(found)
+                units.append(replace(unit, top=found.top))
+                classes = counted(len(found.ids), "class", "classes")
+                listed = f"{counted(len(found.images), 'image')}, {classes}"
+                at = images.place if packed else f"files in {printable(str(raw / found.top))}"
+                described.append(f"annotated in {found.place}: {listed}; {at}")
+        has = {attribute for found in read for attribute in found.attributes}
+        named, said = identify(read)
+        there = {image.split for found in read for image in found.images}
+        told = there - {self.options.split_name} or any(unit.split for unit in units)
+        return FolderFound(
+            description=(*described, *said),
+            units=(*units, *images.units),
+            splits=in_usual_order(there) if told else (),
+            multilabel=True,
+            has_boxes=any(found.has_boxes for found in read),
+            has_captions=any(found.has_captions for found in read),
+            attributes=tuple(each for each in OWN if each in has),
+            names=(*named.items(),),
+        )
 
-    Raises:
-        SourceError: they cannot be read, or contradict each other.
-    """
-    units: list[ListingUnit] = []
-    described = []
-    lists: list[Annotations] = []
-    seen: dict[str, tuple[str, str]] = {}
-    for split, some in by_split(raw, options.annotations).items():
-        # A folder of VOC's has images of its own beside it.
-        folders = [[path] for path in some if (raw / path).is_dir()]
-        for each in folders or [some]:
-            texts = tuple(map(str, each))
-            name = f"listing-{len(units)}"
-            unit = ListingUnit(name, each[0].name, top, packed, paths=texts, split=split)
-            found = _read(raw, unit, options, seen)
-            lists.append(found)
-            units.append(replace(unit, top=found.top))
-            classes = counted(len(found.ids), "class", "classes")
-            listed = f"{counted(len(found.images), 'image')}, {classes}"
-            at = place if packed else f"files in {printable(str(raw / found.top))}"
-            described.append(f"annotated in {found.place}: {listed}; {at}")
-    has = {attribute for found in lists for attribute in found.attributes}
-    attributes = tuple(each for each in OWN if each in has)
-    has_captions = any(found.has_captions for found in lists)
-    named, said = identify(lists)
-    names = (*named.items(),)
-    units = [replace(it, captions=has_captions, attributes=attributes, names=names) for it in units]
-    there = {image.split for found in lists for image in found.images}
-    splits = options.cut.splits if options.cut else in_usual_order(there or {options.split_name})
-    hint = () if len(splits) > 1 or any(unit.split for unit in units) else options.hint
-    whole = Found((*described, *said, *hint), (*units, *images), splits, whole=True)
-    return whole, lists
-
-
-def scan_annotated(raw: Path, unit: ListingUnit, options: FolderOptions) -> Scanned:
-    """The images of a unit, as rows of the index."""
-    found = _read(raw, unit, options, {})
-    here = found.ids
-    names = {id_: name for id_, name in unit.names if id_ in here}
-    # No path of this machine gets into the data set.
-    place = " and ".join(printable(Path(path).name) for path in unit.paths)
-    place += "/*.xml" * found.place.endswith("/*.xml")
-    # In the order of their ids, with those that no image shows; VOC's by their names.
-    order = {id_: f"{id_ + _MIDDLE:020d}" if isinstance(id_, int) else "" for id_ in names}
-    classes = [f"{order[id_]}\t{name}" for id_, name in names.items()]
-    listed = found.table(names)
-    if unit.packed:
+    def scan(self, raw: Path, found: FolderFound, unit: ScanUnit) -> Scanned:
+        """The images of a unit, as rows of the index."""
+        unit = cast("ListingUnit", unit)
+        read = self._read(raw, unit, {})
+        here = read.ids
+        names = {id_: name for id_, name in found.names if id_ in here}
+        # No path of this machine gets into the data set.
+        place = " and ".join(printable(Path(path).name) for path in unit.paths)
+        place += "/*.xml" * read.place.endswith("/*.xml")
+        # In the order of their ids, with those that no image shows; VOC's by their names.
+        order = {id_: f"{id_ + _MIDDLE:020d}" if isinstance(id_, int) else "" for id_ in names}
+        classes = [f"{order[id_]}\t{name}" for id_, name in names.items()]
+        listed = read.table(names)
         tables = [with_columns(listed, status="listed", container=place)]
-    else:
-        tables = [*look_up(raw, placed(listed, found.top), place)]
-    return Scanned(tables=tables, classes=classes, counts=+found.counts)
+        if not unit.packed:
+            tables = [*look_up(raw, placed(listed, read.top), place)]
+        return Scanned(tables=tables, classes=classes, counts=+read.counts)
 
-
-def _read(
-    raw: Path, unit: ListingUnit, options: FolderOptions, seen: dict[str, tuple[str, str]]
-) -> Annotations:
-    paths = [*map(Path, unit.paths)]
-    cut = options.cut
-    if (raw / paths[0]).is_dir():
-        found = read_voc(raw, paths[0], splits=cut is None)
-    else:
-        found = read_coco(raw, paths)
-    found.settle(raw, unit.top, unit.paths, packed=unit.packed, seen=seen)
-    for image in found.images:
-        if cut is not None:
-            image.split = "" if options.stratify else cut.split_of(image.key)
+    def _read(self, raw: Path, unit: ListingUnit, seen: dict[str, tuple[str, str]]) -> Annotations:
+        paths, cut = [*map(Path, unit.paths)], self.options.cut
+        if (raw / paths[0]).is_dir():
+            found = read_voc(raw, paths[0], splits=cut is None)
         else:
-            image.split = image.split or unit.split or options.split_name
-    return found
+            found = read_coco(raw, paths)
+        found.settle(raw, unit.top, unit.paths, packed=unit.packed, seen=seen)
+        for image in found.images:
+            if cut is not None:
+                image.split = "" if self.options.stratify else cut.split_of(image.key)
+            else:
+                image.split = image.split or unit.split or self.options.split_name
+        return found
 
 
 def identify(found: Sequence[Annotations]) -> tuple[dict[Id, str], list[str]]:

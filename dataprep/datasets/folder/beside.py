@@ -5,11 +5,9 @@ Nothing is guessed of it: each stops the run and says what it is and which optio
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from posixpath import commonpath
@@ -22,6 +20,7 @@ from dataprep.datasets.lists import FORMATS
 from dataprep.datasets.raw_directory import Level, open_level
 from dataprep.datasets.splits import SPLIT_FOLDERS, split_in_name, split_of_folder
 from dataprep.errors import SourceError
+from dataprep.system.filesystems import walk
 from dataprep.system.messages import printable, some_of
 from dataprep.tables import Ignored
 
@@ -133,21 +132,16 @@ def _label_files(folder: Path, most: int | None) -> Counter[str]:
     Where these are, the rest is looked at in a folder that is called like labels alone.
     """
     found: Counter[str] = Counter()
-    for name in islice(_names_below(folder), most):
+    below = walk(
+        folder, lambda it: it.is_dir() and not is_clutter_folder(it.name)
+    )  # the scan tells
+    for name in islice((entry.name for _, entries in below for entry in entries), most):
         suffix = PurePosixPath(name).suffix.lower()
         found[suffix] += suffix in _LABEL_FILES
         found[""] += bool(is_image_name(name) or container_kind(name))
         if found[""] and (most is None or not _LABELS.fullmatch(folder.name)):
             break
     return +found
-
-
-def _names_below(folder: Path) -> Iterator[str]:
-    with suppress(OSError), os.scandir(folder) as entries:  # the scan says so
-        for entry in entries:
-            yield entry.name
-            if entry.is_dir() and not is_clutter_folder(entry.name):
-                yield from _names_below(Path(entry.path))
 
 
 def refuse_twins(

@@ -1,55 +1,40 @@
-"""Any other image set: class folders, archives of them, or a file that lists the images."""
+"""Any other image set: class folders, archives of them, or files that list the images."""
 
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final, Literal
+from typing import ClassVar, Final, Literal, cast
 
-from dataprep.archives.containers import folder_fingerprint, list_container, stat_fingerprint
-from dataprep.archives.listing import below, folder_of
+from dataprep.archives.containers import folder_fingerprint, stat_fingerprint
+from dataprep.archives.listing import folder_of
 from dataprep.datasets.base import (
-    Attribute,
     Classes,
     Dataset,
     Found,
     Option,
     ScanUnit,
+    require_labels,
     wanted_splits,
 )
-from dataprep.datasets.folder.beside import only_class, refuse_classes, refuse_listing, refuse_twins
-from dataprep.datasets.folder.headers import Headers, KeyedHash, completed, header_attributes
+from dataprep.datasets.folder.beside import only_class, refuse_classes
+from dataprep.datasets.folder.folders import Folders
+from dataprep.datasets.folder.headers import KeyedHash, header_attributes
 from dataprep.datasets.folder.layout import (
     ContainerUnit,
+    FolderFound,
     ListingUnit,
-    containers_of,
-    find_folders,
-    label_images,
-    make_units,
-    metadata_beside,
-    open_top,
+    Source,
+    lists_of,
 )
 from dataprep.datasets.folder.options import OPTIONS, parse_options, refuse_options_of_listings
-from dataprep.datasets.lists import (
-    ClassList,
-    classes_by_name,
-    in_order,
-    load_class_list,
-    refuse_unknown,
-)
-from dataprep.datasets.raw_directory import open_level
-from dataprep.datasets.splits import in_usual_order
-from dataprep.errors import SourceError, UsageError
-from dataprep.system.messages import counted, printable, sized, some_of, unreadable
+from dataprep.datasets.lists import classes_by_name, load_class_list
+from dataprep.system.messages import unreadable
 from dataprep.system.state_files import file_sha256
-from dataprep.tables import Ignored, Member, Row, Scanned, Unmatched
-
-if TYPE_CHECKING:  # they load DuckDB and Arrow, which --help does not need
-    from dataprep.datasets.folder.listing import Listing
+from dataprep.tables import Scanned
 
 # Part of every fingerprint: raise it whenever the same raw data would scan differently.
 _SCAN_RULES: Final = 9
@@ -76,12 +61,6 @@ class Folder(Dataset):
     def __init__(self, **options: str) -> None:
         super().__init__(**options)
         self._wanted = parse_options(self.options)
-        if self._wanted.cut is not None and self._wanted.stratify:
-            self.cut = replace(self._wanted.cut.stratified, kept=self._wanted.splits_from)
-        self.names_files = not self._wanted.hash_keys
-        self._above: dict[str, set[str]] = {}  # `find` knows; so these
-        self.attributes: tuple[Attribute, ...] = ()
-        self._boxes = self._captions = self._several = self._listed = self._by_folders = False
 
     def config(self) -> Mapping[str, str]:
         """The options that shape the index; no paths of files."""
@@ -89,110 +68,84 @@ class Folder(Dataset):
         shaping = {name: value for name, value in self.options.items() if name not in others}
         if self._hashes is not None:
             shaping["hash_key"] = self._hashes.fingerprint
-        return {**shaping, "stratify": "labels"} if self.cut is not None else shaping
+        stratified = self._wanted.cut is not None and self._wanted.stratify
+        return {**shaping, "stratify": "labels"} if stratified else shaping
 
-    @property
-    def multilabel(self) -> bool:
-        """Whether an image may have any number of labels, or has none."""
-        wanted = self._wanted
-        several = wanted.label_separator or wanted.no_label or wanted.label_columns
-        return bool(several or wanted.annotations or wanted.unlabelled or self._several)
-
-    @property
-    def has_captions(self) -> bool:
-        """Whether the listing has a column of them, or annotations do; `find` knows."""
-        return bool(self._wanted.caption_column) or self._captions
-
-    @property
-    def has_boxes(self) -> bool:
-        """Whether annotations or a listing have any; `find` knows."""
-        return self._boxes
-
-    def classes(self) -> Sequence[tuple[str, str]] | None:
-        """The classes of ``--classes`` or ``--label_columns``; None without.
-
-        Raises:
-            SourceError: the list cannot be used.
-        """
-        if self._wanted.unlabelled:
-            return []
-        if self._wanted.label_columns:
-            return [(name, name) for name in self._wanted.label_columns]
-        return None if self._known is None else self._known.classes
-
-    def name_classes(self, found: Collection[str]) -> Classes | None:
-        """Those of annotations, in the order of their numbers; one of two that look the same."""
-        if not self._wanted.annotations:
-            named = classes_by_name(found, of_folders=True)
-            if named and len(named.classes) == 1 and self._by_folders:
-                return replace(named, reason=only_class(named.classes[0][0]))
-            return named
-        names = dict.fromkeys(text.partition("\t")[2] for text in sorted(found))
-        return Classes([(name, name) for name in names], {})
-
-    def order_classes(self, found: Iterable[str]) -> Sequence[tuple[str, str]]:
-        """By name; by value if all are whole numbers, so that 10 comes after 9.
-
-        Raises:
-            SourceError: a list has a label that may mean that nobody knows one.
-        """
-        names = in_order(found)
-        if self._listed:
-            refuse_unknown(names)
-        return [(name, name) for name in names]
+    def name_classes(self, found: Found, names: Collection[str]) -> Classes:
+        """By name, by value if all are whole numbers; of annotations in the order of their ids."""
+        if self._wanted.annotations:
+            ordered = dict.fromkeys(text.partition("\t")[2] for text in sorted(names))
+            return Classes([(name, name) for name in ordered])
+        require_labels(names)
+        of_folders = _is_of_folders(found)
+        named = classes_by_name(names, of_folders=of_folders)
+        if of_folders and len(named.classes) == 1:
+            return replace(named, reason=only_class(named.classes[0][0]))
+        return named
 
     def check_classes(
         self,
-        found: Sequence[str],
+        found: Found,
+        names: Sequence[str],
         by_split: Mapping[str, Collection[str]],
         folders: Collection[str],
     ) -> None:
         """Refuse folders that can be no classes; what a file says is believed."""
-        if self._by_folders:
-            wanted = self._wanted
-            there = {} if wanted.cut else by_split
-            refuse_classes(found, there, folders, self._above, wanted)
+        if _is_of_folders(found):
+            above: dict[str, set[str]] = {}
+            for unit in found.units:
+                for each in cast("ContainerUnit", unit).containers:
+                    above.setdefault(each.prefix, set()).add(folder_of(each.path))
+            there = {} if self._wanted.cut else by_split
+            refuse_classes(names, there, folders, above, self._wanted)
 
     def find(self, raw: Path, splits: Sequence[str] | None) -> Found:
         """Detect what there is from the listings of the top two levels; no archive is opened.
 
         Of a listing, the names of its columns are read; annotations are read whole.
         """
-        self.classes()  # so that a wrong list is refused before anything is scanned
-        self._headers(raw, Counter())  # so that a package that is missing is told of
-        self.attributes = header_attributes(self._wanted)
-        if self._wanted.annotations:
-            found = self._find_annotated(raw)
-        elif sources := self._sources(raw):
-            self._listed = True
-            found = self._find_listed(raw, sources)
-        else:
-            found = find_folders(raw, self._wanted)
-            self._by_folders = not self._wanted.unlabelled
-        if splits is not None and found.splits is not None:
-            found = _only(found, splits)
-        for unit in found.units:
-            for each in unit.containers if isinstance(unit, ContainerUnit) else ():
-                self._above.setdefault(each.prefix, set()).add(folder_of(each.path))
-        return found
+        wanted = self._wanted
+        known = None if wanted.classes is None else load_class_list(wanted.classes)
+        headers = header_attributes(wanted)
+        lists = lists_of(raw, wanted)
+        if not lists:
+            refuse_options_of_listings(self.options, wanted)
+        found = self._source(listed=bool(lists)).find(raw, lists)
+        several = wanted.label_separator or wanted.no_label or wanted.label_columns
+        cut = None
+        if wanted.cut is not None and wanted.stratify:
+            cut = replace(wanted.cut.stratified, kept=wanted.splits_from)
+        classes = None if known is None else known.classes
+        if wanted.label_columns:
+            classes = tuple((name, name) for name in wanted.label_columns)
+        units, there = found.units, found.splits
+        hint = wanted.hint if there == () else ()
+        if wanted.cut is not None:
+            there = wanted.cut.splits
+        elif there == ():  # nothing tells any
+            there = (wanted.split_name,)
+        if splits is not None and there is not None:
+            there = wanted_splits(there, splits)
+            units = tuple(unit for unit in units if _is_wanted(unit, splits))
+        return replace(
+            found,
+            description=(*found.description, *hint),
+            units=units,
+            splits=there,
+            attributes=(*found.attributes, *headers),
+            classes=() if wanted.unlabelled else classes,
+            multilabel=bool(found.multilabel or several or wanted.unlabelled),
+            has_captions=bool(found.has_captions or wanted.caption_column),
+            cut=cut,
+            names_files=not wanted.hash_keys,
+            whole=True,
+            known=known,
+        )
 
-    def scan(self, raw: Path, unit: ScanUnit) -> Scanned:
+    def scan(self, raw: Path, found: Found, unit: ScanUnit) -> Scanned:
         """List one unit: some folders and archives, or the listing."""
-        if isinstance(unit, ListingUnit) and self._wanted.annotations:
-            from dataprep.datasets.folder.annotated import scan_annotated
-
-            self._see_annotated([unit])
-            return scan_annotated(raw, unit, self._wanted)
-        if isinstance(unit, ListingUnit):
-            self.attributes = (*unit.attributes, *header_attributes(self._wanted))
-            listing = self._listing(raw, unit)
-            counts: Counter[str] = Counter()  # of what the tables leave out, when they are read
-            headers = self._headers(raw, counts)
-            tables = listing.tables(raw, unit, counts, headers)
-            return Scanned(tables=tables, counts=counts)
-        if not isinstance(unit, ContainerUnit):
-            raise TypeError(f"a unit of another data set: {unit!r}")
-        return self._scan_containers(raw, unit)
+        source = self._source(listed=isinstance(unit, ListingUnit))
+        return source.scan(raw, cast("FolderFound", found), unit)
 
     def fingerprint(self, raw: Path, unit: ScanUnit) -> str:
         """Identify what `scan` would read from by size and modification time.
@@ -200,12 +153,16 @@ class Folder(Dataset):
         A folder's time changes when entries are added, removed or renamed in it: that is noticed
         in a class folder and in every folder below, which takes listing all of them. When a file
         is rewritten in place, `read_image` notices that by its size. Of the files in a listing
-        nothing is looked at. Listing and list of classes count by their content.
+        nothing is looked at. A listing counts by its content.
         """
-        seen: list[object] = [None if self._known is None else self._known.sha256]
-        from dataprep.datasets.folder.voc import files_of
-
+        seen: list[object] = []
+        if isinstance(unit, ContainerUnit):
+            for container in unit.containers:
+                see = folder_fingerprint if container.prefix else stat_fingerprint
+                seen.append(see(raw, container.path))
         for path in unit.paths if isinstance(unit, ListingUnit) else ():
+            from dataprep.datasets.folder.voc import files_of
+
             place = raw / path
             try:
                 # The same content elsewhere is the same list.
@@ -215,218 +172,30 @@ class Folder(Dataset):
                     seen.append([name, *stat_fingerprint(raw, str(each)), file_sha256(each)])
             except OSError as error:
                 raise unreadable(path, error) from error
-        if isinstance(unit, ContainerUnit):
-            for container in unit.containers:
-                see = folder_fingerprint if container.prefix else stat_fingerprint
-                seen.append(see(raw, container.path))
         return json.dumps([_SCAN_RULES, seen], separators=(",", ":"))
 
-    @cached_property
-    def _known(self) -> ClassList | None:
-        return None if self._wanted.classes is None else load_class_list(self._wanted.classes)
+    def _source(self, *, listed: bool) -> Source:
+        """What finds and scans: lists, or else folders and archives."""
+        kind: type[Source] = Folders
+        if listed and self._wanted.annotations:
+            from dataprep.datasets.folder.annotated import Annotated
 
-    def _listing(self, raw: Path, unit: ListingUnit) -> Listing:
-        from dataprep.datasets.folder.listing import Listing
+            kind = Annotated
+        elif listed:
+            from dataprep.datasets.folder.listed import Listed  # late: it loads DuckDB and Arrow
 
-        wanted = self._wanted
-        if unit.column and wanted.path_column == "path":
-            wanted = replace(wanted, path_column=unit.column)
-        if unit.split:
-            wanted = replace(wanted, split_name=unit.split)
-        return Listing(raw / unit.paths[0], wanted, self._known, self._hashes)
-
-    def _sources(self, raw: Path) -> list[ListingUnit]:
-        """The listing that is named, or those that lie beside the images, as units without more."""
-        listing, inside = self._wanted.listing, self._wanted.inside
-        if listing is not None:
-            self._require(raw, listing)
-            return [ListingUnit("listing", listing.name, "", packed=False, paths=(str(listing),))]
-        beside: list[ListingUnit] = []
-        if not self._wanted.listing_ruled_out:
-            top = inside if (raw / inside).is_dir() else ""
-            beside = metadata_beside(raw, top, splits=self._wanted.split_folders)
-        if not beside:
-            refuse_options_of_listings(self.options, self._wanted)
-        return beside
-
-    def _require(self, raw: Path, path: Path) -> None:
-        if not (raw / path).exists():
-            raise UsageError(
-                f"no listing {printable(str(path))} here or in {printable(str(raw))}; "
-                "check --listing"
-            )
+            kind = Listed
+        return kind(self._wanted, self._hashes)
 
     @cached_property
     def _hashes(self) -> KeyedHash | None:
         return None if self._wanted.hash_key is None else KeyedHash(self._wanted.hash_key)
 
-    def _headers(self, raw: Path, counts: Counter[str]) -> Headers | None:
-        if not self._wanted.dicom_attributes:
-            return None
-        return Headers(raw, self._wanted, self._hashes, counts)
 
-    def _find_listed(self, raw: Path, sources: Sequence[ListingUnit]) -> Found:
-        listings = [self._listing(raw, source) for source in sources]
-        own = _agreeing([(listing.file.name, listing.attributes()) for listing in listings])
-        of_headers = {attribute.name for attribute in self.attributes}
-        if both := [each.name for each in own if each.name.lower() in of_headers]:
-            raise UsageError(
-                f"{some_of(both)} in both --attribute_columns and --dicom_attributes; leave one out"
-            )
-        self.attributes = (*own, *self.attributes)
-        units: list[ScanUnit] = []
-        described = []
-        for source, listing in zip(sources, listings, strict=True):
-            top, packed, place, images = self._images_of(raw, source.top)
-            if packed and source.split:
-                raise SourceError(
-                    f"{printable(source.container)}: the images beside it are in archives; "
-                    "expected files, or one list of all splits (--listing)"
-                )
-            if packed and (of_headers or self._wanted.hash_keys):
-                raise UsageError(
-                    "--dicom_attributes and --hash_keys with --listing: the images are in "
-                    "archives; expected files, or no listing"
-                )
-            form, several = listing.box_form()
-            columns = ", ".join(map(printable, listing.boxes.values()))
-            said = [f"boxes from {columns}, in {form}"] * bool(form)
-            if packed and form == "pixels of files":
-                form = ""
-                said = [
-                    f"{columns} left out: their images are in archives, and no columns width and "
-                    "height say how many pixels these have"
-                ]
-            self._boxes |= bool(form)
-            self._several |= several and bool(form)
-            unit = replace(source, top=top, packed=packed, attributes=own)
-            units += [replace(unit, boxes=form, several=several), *images]
-            size = sized(listing.file.path.stat().st_size)
-            described.append(f"listed in {source.container} ({size}): {place}")
-            described += [*said, *listing.unread]
-        splits: tuple[str, ...] | None = (self._wanted.split_name,)
-        if self._wanted.cut is not None:
-            splits = self._wanted.cut.splits
-        elif "split" in listings[0].columns:
-            splits = None
-        elif sources[0].split:
-            splits = in_usual_order(source.split for source in sources)
-        hint = self._wanted.hint if splits == (self._wanted.split_name,) else ()
-        return Found((*described, *hint), tuple(units), splits, whole=True)
-
-    def _images_of(self, raw: Path, folder: str) -> tuple[str, bool, str, Sequence[ScanUnit]]:
-        """Where listed images start, whether they are in archives, in words, and these."""
-        if folder:
-            top, inside = open_level(raw, folder), ""
-        else:
-            top, inside = open_top(raw, self._wanted.inside)
-        if not top.archives:
-            return top.path, False, f"files in {printable(str(raw / top.path))}", ()
-        containers = containers_of(top)
-        reason = "image beside the archives; only those in archives and folders are looked for"
-        stray = [*top.others, *(Ignored(top.path, name, reason) for name in top.images)]
-        units = make_units("images", "", containers, inside, stray)
-        place = f"images in {counted(len(containers), 'archive or folder', 'archives or folders')}"
-        return top.path, True, place, [replace(unit, listed=True) for unit in units]
-
-    def _find_annotated(self, raw: Path) -> Found:
-        """Annotations, a unit for each split that their names tell; and archives, if there are."""
-        from dataprep.datasets.folder.annotated import find_annotated
-
-        for path in self._wanted.annotations:
-            self._require(raw, path)
-        found, lists = find_annotated(raw, self._wanted, *self._images_of(raw, ""))
-        self._boxes = any(each.has_boxes for each in lists)
-        self._see_annotated(found.units)
-        return found
-
-    def _see_annotated(self, units: Iterable[ScanUnit]) -> None:
-        for unit in units:
-            if isinstance(unit, ListingUnit):  # all say the same
-                self._captions, self.attributes = unit.captions, unit.attributes
-
-    def _scan_containers(self, raw: Path, unit: ContainerUnit) -> Scanned:
-        known = self._known
-        names = [] if known is None else [name for name, _ in known.classes]
-        numbers = {name: number for number, name in enumerate(names)}
-        rows: dict[str, list[Row]] = {}
-        members: list[Member] = []
-        ignored = [entry for entry in unit.stray if isinstance(entry, Ignored)]
-        unmatched = [entry for entry in unit.stray if isinstance(entry, Unmatched)]
-        counts: Counter[str] = Counter()
-        restarts = b""
-        for container in unit.containers:
-            gone: list[str] = []
-            found = list_container(
-                raw,
-                container.path,
-                deep=not container.flat,
-                restarts_name=unit.restarts_name,
-                gone=gone,
-            )
-            unmatched += [Unmatched("missing", path, container.path, unit.split) for path in gone]
-            restarts = found.restarts  # a gzip archive is a unit of its own
-            ignored += found.ignored
-            if container.prefix:
-                placed = [(f"{container.prefix}/{image.path}", image) for image in found.images]
-            elif container.flat:
-                placed = [(image.path, image) for image in found.images]
-            else:
-                paths = ((below(image.path, unit.inside), image) for image in found.images)
-                placed = [(path, image) for path, image in paths if path]
-            if outside := len(found.images) - len(placed):
-                counts["images that are not below --inside"] += outside
-            if unit.listed:
-                # A listing may call them by their paths or, of a class archive, below its name.
-                members += [
-                    image.member(path, f"{container.stem}/{path}" if container.stem else "")
-                    for path, image in placed
-                ]
-                continue
-            if container.prefix:
-                refuse_listing(container.path, found.ignored, self._wanted)
-            refuse_twins(container.path, found.images, found.ignored, self._wanted)
-            labelled = label_images(container, unit.split, placed, self._wanted, numbers, known)
-            headers = self._headers(raw, counts)
-            wanted, hashes, there = self._wanted, self._hashes, (unit.restarts_name, restarts)
-            for split, row in completed(labelled, wanted, headers, hashes, there):
-                rows.setdefault(split, []).append(row)
-            # A class without images keeps its number.
-            empty = "" if found.images or unit.inside else container.prefix or container.stem
-            by_top = self._wanted.class_from == "top" and (known is None or known.named(empty))
-            if empty and by_top:
-                numbers.setdefault(empty, len(numbers))
-                counts["class folders or archives without images"] += 1
-        classes = list(numbers) if known is None else None
-        if self._wanted.hash_keys and (hashes := self._hashes) is not None:
-            ignored = [
-                Ignored("", hashes.of("file", f"{it.container}/{it.name}"), it.reason)
-                for it in ignored
-            ]
-            unmatched = [
-                Unmatched(it.kind, hashes.of("file", it.name), "", it.split) for it in unmatched
-            ]
-        return Scanned(rows, ignored, unmatched, classes, dict(counts), restarts, members)
+def _is_of_folders(found: Found) -> bool:
+    """Whether nothing but folders tells the classes."""
+    return not any(isinstance(unit, ListingUnit) for unit in found.units)
 
 
-def _agreeing(found: Sequence[tuple[str, tuple[Attribute, ...]]]) -> tuple[Attribute, ...]:
-    """The attributes of several listings, which must be the same."""
-    (place, first), *others = found
-    for other, attributes in others:
-        if attributes != first:
-            raise SourceError(
-                f"{place} and {other} do not have the same attributes; name those that they share "
-                "with --attribute_columns"
-            )
-    return first
-
-
-def _only(found: Found, splits: Sequence[str]) -> Found:
-    """What is needed for the splits wanted."""
-    wanted = wanted_splits(found.splits or (), splits)
-    units = tuple(
-        unit
-        for unit in found.units
-        if not isinstance(unit, ContainerUnit) or not unit.split or unit.split in splits
-    )
-    return replace(found, units=units, splits=wanted)
+def _is_wanted(unit: ScanUnit, splits: Sequence[str]) -> bool:
+    return not isinstance(unit, ContainerUnit) or not unit.split or unit.split in splits

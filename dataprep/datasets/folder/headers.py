@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from importlib.util import find_spec
@@ -83,8 +83,14 @@ _KNOWN: Final[Mapping[str, tuple[tuple[str, ...], Callable[[str], Value | None]]
 
 
 def header_attributes(options: FolderOptions) -> tuple[Attribute, ...]:
-    """What headers tell, as attributes."""
+    """What headers tell, as attributes.
+
+    Raises:
+        UsageError: pydicom is not installed.
+    """
     names = options.dicom_attributes
+    if names and find_spec("pydicom") is None:
+        raise UsageError("--dicom_attributes needs pydicom; pip install 'dataprep-shards[dicom]'")
     return tuple(Attribute(it, "int" if it.startswith("age") else "text") for it in names)
 
 
@@ -118,49 +124,72 @@ class KeyedHash:
 
 
 class Headers:
-    """Reads the headers of images, of those that are DICOM.
+    """Completes rows by what headers of DICOM images tell, and with keys as they are wanted.
 
     Args:
-        counts: gets how many ages are nobody's.
+        hashes: what hashes what tells of people; None: nothing is hashed.
 
-    Raises:
-        UsageError: pydicom is not installed.
+    Attributes:
+        counts: how many ages are nobody's, so far.
     """
 
-    def __init__(
-        self,
-        raw: Path,
-        options: FolderOptions,
-        hashes: KeyedHash | None,
-        counts: Counter[str],
-    ) -> None:
-        if find_spec("pydicom") is None:
-            raise UsageError(
-                "--dicom_attributes needs pydicom; pip install 'dataprep-shards[dicom]'"
-            )
-        self._raw, self._names, self._hashes = raw, options.dicom_attributes, hashes
-        self._counts = counts
-        self._group_by = options.group_by if options.groups_by_header else ""
-        self._tags = {tag for name in self._names for tag in _KNOWN[name][0]}
+    def __init__(self, raw: Path, options: FolderOptions, hashes: KeyedHash | None) -> None:
+        self._raw, self._options, self._hashes = raw, options, hashes
+        self._tags = {tag for name in options.dicom_attributes for tag in _KNOWN[name][0]}
+        self.counts: Counter[str] = Counter()
 
-    def of(self, rows: Sequence[Row], index: Path | None = None) -> list[dict[str, Value]]:
-        """What is known of each image.
+    def hashed(self, kind: str, text: str) -> str:
+        """A key, or the name of a file; as it is where keys are no hashes."""
+        if self._hashes is None or not self._options.hash_keys:
+            return text
+        return self._hashes.of(kind, text)
+
+    def complete(
+        self,
+        found: Iterable[tuple[str, Row]],
+        restarts: tuple[str, bytes] = ("", b""),
+        *,
+        read: bool = True,
+    ) -> Iterable[tuple[str, Row]]:
+        """Splits and rows with what is known besides.
 
         Args:
-            index: where the restart points of gzip archives are.
+            restarts: the file of restart points, its name and what is in it.
+            read: whether there are headers.
 
         Raises:
             SourceError: a file cannot be read, or does not say what images are grouped by.
         """
-        with ThreadPoolExecutor(_LOOKS) as pool:
-            texts = list(pool.map(lambda row: self._texts_of(row, index), rows))
-        if old := sum((_years(text.get("PatientAge", "")) or 0) > OLDEST for text in texts):
-            self._counts[TOO_OLD] += old
-        return [self._of(row, text) for row, text in zip(rows, texts, strict=True)]
+        read = read and bool(self._tags)
+        if not (read or self._options.hash_keys):
+            return found
+        images = list(found)
+        texts: list[dict[str, str]] = [{}] * len(images)
+        if read:
+            with TemporaryDirectory() as index, ThreadPoolExecutor(_LOOKS) as pool:
+                if restarts[1]:
+                    (Path(index) / restarts[0]).write_bytes(restarts[1])
+                rows = [row for _, row in images]
+                texts = list(pool.map(lambda row: self._texts_of(row, Path(index)), rows))
+            if old := sum((_years(it.get("PatientAge", "")) or 0) > OLDEST for it in texts):
+                self.counts[TOO_OLD] += old
+        return [
+            self._completed(split, row, self._attributes(row, told) if read else {})
+            for (split, row), told in zip(images, texts, strict=True)
+        ]
 
-    def _of(self, row: Row, texts: Mapping[str, str]) -> dict[str, Value]:
+    def _completed(self, split: str, row: Row, attributes: Mapping[str, Value]) -> tuple[str, Row]:
+        options, group = self._options, row.group
+        if options.groups_by_header and attributes:
+            group = str(attributes[options.group_by])
+            if options.cut and not options.stratify:
+                split = options.cut.split_of(group)
+        key = self.hashed("key", row.key)
+        return split, replace(row, key=key, group=group, attributes=attributes)
+
+    def _attributes(self, row: Row, texts: Mapping[str, str]) -> dict[str, Value]:
         found: dict[str, Value] = {}
-        for name in self._names:
+        for name in self._options.dicom_attributes:
             tags, rule = _KNOWN[name]
             text = next((texts[tag] for tag in tags if texts.get(tag)), "")
             value = rule(text) if text else None
@@ -168,15 +197,16 @@ class Headers:
                 if name in HASHED and self._hashes is not None:
                     value = self._hashes.of(name, str(value))
                 found[name] = value
-        if self._group_by and self._group_by not in found:
+        group_by = self._options.group_by
+        if self._options.groups_by_header and group_by not in found:
             raise SourceError(
-                f"{printable(row.container)}: its header has no {_KNOWN[self._group_by][0][0]}, by "
-                f"which --group_by {self._group_by} keeps images together; move it out of the raw "
+                f"{printable(row.container)}: its header has no {_KNOWN[group_by][0][0]}, by "
+                f"which --group_by {group_by} keeps images together; move it out of the raw "
                 "directory, or group by something else"
             )
         return found
 
-    def _texts_of(self, row: Row, index: Path | None) -> dict[str, str]:
+    def _texts_of(self, row: Row, index: Path) -> dict[str, str]:
         # They load numpy and Pillow, which --help does not need.
         from dataprep.images.dicom import header_of, is_dicom
         from dataprep.images.recipe import MAX_IMAGE_BYTES
@@ -195,35 +225,3 @@ class Headers:
             data = read_image(self._raw, row, index, most=MAX_IMAGE_BYTES)
             return (is_dicom(data) and header_of(data, self._tags)) or {}
         return {}
-
-
-def completed(
-    found: Iterable[tuple[str, Row]],
-    options: FolderOptions,
-    headers: Headers | None,
-    hashes: KeyedHash | None,
-    restarts: tuple[str, bytes],
-) -> Iterable[tuple[str, Row]]:
-    """Splits and rows with what headers tell of the images, and with keys as they are wanted.
-
-    Args:
-        restarts: the file of restart points, its name and what is in it.
-    """
-    if headers is None and not options.hash_keys:
-        yield from found
-        return
-    images = list(found)
-    known: Sequence[Mapping[str, Value]] = [{}] * len(images)
-    if headers is not None:
-        with TemporaryDirectory() as index:
-            (Path(index) / restarts[0]).write_bytes(restarts[1])
-            known = headers.of([row for _, row in images], Path(index))
-    for (split, row), attributes in zip(images, known, strict=True):
-        key, group = row.key, row.group
-        if options.groups_by_header:
-            group = str(attributes[options.group_by])
-            if options.cut and not options.stratify:
-                split = options.cut.split_of(group)
-        if options.hash_keys and hashes is not None:
-            key = hashes.of("key", key)
-        yield split, replace(row, key=key, group=group, attributes=attributes)

@@ -31,20 +31,19 @@ _SIZE: Final = ("width", "height")
 _CALLED: Final = {"x1": "xmin", "y1": "ymin", "x2": "xmax", "y2": "ymax"}
 _ORIENTATION: Final = 0x0112  # of EXIF
 _LOOKS: Final = 16  # files looked at at once
-_JOINED: Final = "rows joined with another one of the same image"
 _EMPTY: Final = "boxes without an area, left out"
 _CUT_OFF: Final = "boxes cut off at the edge of their image"
 _UNSIZED: Final = "boxes left out, since their image is turned by EXIF, or its size is unknown"
 
 
-def joined(
-    tables: Iterable[pa.Table], several: Iterable[str], counts: Counter[str]
-) -> Iterator[pa.Table]:
+def joined(tables: Iterable[pa.Table], several: Iterable[str]) -> Iterator[tuple[pa.Table, int]]:
     """A row an image, of consecutive rows that are the same but for some columns.
 
     Args:
         several: the columns of lists, which are joined.
-        counts: gets how many rows are joined.
+
+    Yields:
+        Images, and how many rows are joined with another one.
     """
     held = None  # the rows of the last image, of which the next table may have others
     for table in chain(tables, (None,)):
@@ -54,7 +53,6 @@ def joined(
             held, rows, starts = rows.slice(starts[-1]), rows.slice(0, starts[-1]), starts[:-1]
         images = rows.take(starts)
         if len(images) < len(rows):
-            counts[_JOINED] += len(rows) - len(images)
             for name in several:
                 column = rows[name].combine_chunks()
                 ends = column.offsets.take(pa.array([*starts, len(rows)]))
@@ -64,7 +62,7 @@ def joined(
                 else:
                     lists = pc.if_else(pc.equal(pc.list_value_length(lists), 0), None, lists)
                 images = images.drop(name).append_column(name, lists)
-        yield images
+        yield images, len(rows) - len(images)
 
 
 def _starts(rows: pa.Table, but: set[str]) -> NDArray[np.int64]:
@@ -150,8 +148,11 @@ def _size(path: Path) -> tuple[int, int] | None:
         return None  # what is wrong with it is told when it is stored
 
 
-def in_fractions(images: pa.Table, unit: ListingUnit, counts: Counter[str]) -> pa.Table:
-    """With boxes as fractions of their pictures, cut off at the edges; none without an area."""
+def in_fractions(images: pa.Table, unit: ListingUnit) -> tuple[pa.Table, Counter[str]]:
+    """With boxes as fractions of their pictures, cut off at the edges; none without an area.
+
+    And how many are cut off, or left out.
+    """
     boxes, names = (images[it].combine_chunks() for it in ("boxes", "box_labels"))
     often = pc.fill_null(pc.list_value_length(boxes), 0).to_numpy()
     sides = np.stack([boxes.flatten().field(side).to_numpy() for side in _SIDES], axis=1)
@@ -162,13 +163,9 @@ def in_fractions(images: pa.Table, unit: ListingUnit, counts: Counter[str]) -> p
     cut = sides.clip(0, 1)
     known = ~np.isnan(sides).any(axis=1)
     good = (cut[:, 0] < cut[:, 2]) & (cut[:, 1] < cut[:, 3])
-    for what, those in (
-        (_UNSIZED, ~known),
-        (_EMPTY, known & ~good),
-        (_CUT_OFF, good & (abs(sides - cut) > 1e-9).any(axis=1)),
-    ):
-        if those.any():
-            counts[what] += int(those.sum())
+    cut_off = good & (abs(sides - cut) > 1e-9).any(axis=1)
+    whats = {_UNSIZED: ~known, _EMPTY: known & ~good, _CUT_OFF: cut_off}
+    counts = Counter({what: int(those.sum()) for what, those in whats.items()})
     rows = np.arange(len(images)).repeat(often)[good]
     ends = pa.array(np.searchsorted(rows, np.arange(len(images) + 1)), pa.int32())
     structs = pa.StructArray.from_arrays([pa.array(cut[good, at]) for at in range(4)], [*_SIDES])
@@ -178,4 +175,4 @@ def in_fractions(images: pa.Table, unit: ListingUnit, counts: Counter[str]) -> p
         empty = pc.equal(pc.list_value_length(lists), 0)
         if name == "boxes" or unit.several:  # else they show the only label
             images = images.append_column(name, pc.if_else(empty, None, lists))
-    return images
+    return images, +counts

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from itertools import compress
+from functools import partial
+from itertools import compress, repeat
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -31,7 +32,7 @@ from dataprep.datasets.folder.columns import (
     labelled,
     unread_columns,
 )
-from dataprep.datasets.folder.headers import Headers, KeyedHash, header_attributes
+from dataprep.datasets.folder.headers import Headers, header_attributes
 from dataprep.datasets.folder.joining import (
     BOX,
     FORM,
@@ -57,6 +58,7 @@ _ROWS: Final = 1 << 17  # rows at once
 _MEANINGS: Final = ("path", "label", "split", "size", "group", "caption")  # of columns
 _FEW: Final = 10  # times as many -1 as 0 or nothing: then -1 may be what 0 is elsewhere
 _WHOLE: Final = "(0|-?[1-9][0-9]{0,17})?"  # or nothing; 007 is an ID, and not that of 7
+_JOINED: Final = "rows joined with another one of the same image"
 _STEMS: Final = "images listed without their suffix"
 _NO_BOX: Final = "box: expected four numbers and one label, or no number in these columns"
 _UNCERTAIN: Final = "a label is uncertain (--uncertain exclude)"
@@ -104,7 +106,6 @@ class Listing:
 
     Args:
         known: the only classes there may be; None if any may.
-        hashes: what keys are hashed with, if they are.
 
     Attributes:
         file: what it is read through.
@@ -112,22 +113,17 @@ class Listing:
             and of those that are classes.
         boxes: those of boxes, likewise.
         unread: what to say of columns that nothing reads.
+        counts: how many rows were left out or joined so far, and why.
 
     Raises:
         SourceError: it is unreadable, or its columns are not what the options say.
         UsageError: it and headers both tell what images are grouped by.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        options: FolderOptions,
-        known: ClassList | None,
-        hashes: KeyedHash | None = None,
-    ) -> None:
+    def __init__(self, path: Path, options: FolderOptions, known: ClassList | None) -> None:
         self.file = ListFile(path, FORMATS[path.suffix.lower()])
         self._options = options
-        self._hashes = hashes if options.hash_keys else None
+        self.counts: Counter[str] = Counter()
         self.columns = find_columns(self.file, options)
         self.boxes = box_columns(self.file.columns) if "label" in self.columns else {}
         used = {**self.columns, **self.boxes}
@@ -215,34 +211,38 @@ class Listing:
         self,
         raw: Path,
         unit: ListingUnit,
-        counts: Counter[str],
-        headers: Headers | None = None,
+        attributes: Sequence[Attribute],
+        headers: Headers,
     ) -> Iterator[pa.Table]:
         """Its rows as rows of the index.
 
         Of images in archives, they say what is listed; else they are images, or missing files.
 
         Args:
-            counts: gets how many rows are left out, and why.
-            headers: what reads those of the images, if anything does.
+            attributes: that its columns say.
+            headers: what completes the rows.
 
         Raises:
             SourceError: a row is wrong, or a file cannot be looked at.
         """
-        place, stems = self.file.name, Stems(raw)
+        place, stems, counts = self.file.name, Stems(raw), self.counts
+        complete = partial(_completed, headers, self._options)
         if unit.boxes:
             self._several = [*dict.fromkeys([*self._several, "labels"]), "boxes", "box_labels"]
-        rows = self._rows(raw / unit.top, unit)
-        for listed in joined(rows, self._several, counts) if self._several else rows:
+        rows = self._rows(raw / unit.top, unit, attributes)
+        for listed, more in joined(rows, self._several) if self._several else zip(rows, repeat(0)):
+            if more:
+                counts[_JOINED] += more
             if self._options.uncertain == "exclude":
                 names = listed.select(["key", "split"]).filter(listed["uncertain"])
                 listed = listed.filter(pc.invert(listed["uncertain"]))
                 if len(names):
                     counts[_LEFT_OUT] += len(names)
                     out = {"status": "excluded", "container": place, "reason": _UNCERTAIN}
-                    yield self._completed(with_columns(names, **out), None)
+                    yield complete(with_columns(names, **out), read=False)
             if unit.boxes in ("fractions", "pixels"):
-                listed = in_fractions(listed, unit, counts)
+                listed, cut = in_fractions(listed, unit)
+                counts.update(cut)
             if unit.packed:
                 yield with_columns(listed.drop("size"), status="listed", container=place)
                 continue
@@ -251,18 +251,21 @@ class Listing:
                 images = with_columns(listed, status="image", modified=0)
             else:
                 images, missing = look_up(raw, listed.drop("size"), place, stems)
-                yield self._completed(missing, None)
+                yield complete(missing, read=False)
             if unit.boxes == "pixels of files":
-                images = in_fractions(with_sizes(raw, images), unit, counts)
-            yield self._completed(images, headers)
-        counts.update(self._labels.merged + Counter({_STEMS: stems.found}))
+                images, cut = in_fractions(with_sizes(raw, images), unit)
+                counts.update(cut)
+            yield complete(images)
+        counts.update(self._labels.merged + headers.counts + Counter({_STEMS: stems.found}))
 
-    def _rows(self, top: Path, unit: ListingUnit) -> Iterator[pa.Table]:
+    def _rows(
+        self, top: Path, unit: ListingUnit, attributes: Sequence[Attribute]
+    ) -> Iterator[pa.Table]:
         """What each row says; sorted by key where rows are to be joined."""
         own = "".join(
             f", nullif(trim({_marked(attribute.name)}), '')"
             f"{'::bigint' if attribute.kind == 'int' else ''} as {_marked(attribute.name)}"
-            for attribute in unit.attributes
+            for attribute in attributes
             if attribute.name in self._own
         )
         own += ", caption" * ("caption" in self.columns)
@@ -283,7 +286,7 @@ class Listing:
                 empty = empty and not len(cells)
                 if self._options.label_columns:
                     cells = labelled(self.file, cells, self._options)
-                yield self._listed(cells, unit)
+                yield self._listed(cells, unit, attributes)
         if empty:
             raise SourceError(f"{self.file.name} lists no images; expected one image a line")
 
@@ -332,7 +335,9 @@ class Listing:
         query = _SORTED.format(query) if self._several else query
         return query, values
 
-    def _listed(self, cells: pa.Table, unit: ListingUnit) -> pa.Table:
+    def _listed(
+        self, cells: pa.Table, unit: ListingUnit, attributes: Sequence[Attribute]
+    ) -> pa.Table:
         """What rows say: key, split, labels, group, size, attributes, box."""
         for name, expected in _NEEDED.items():
             if cells[name].null_count and (name == "key" or name in self.columns):
@@ -350,7 +355,7 @@ class Listing:
             labels = self._by_cell(cells, "label", self._labels.of, texts)
         found = {"key": cells["key"], "split": split, "labels": labels}
         found |= {name: cells[name] for name in ("group", "size")}
-        found |= {attribute.name: cells[f"{KEPT}{attribute.name}"] for attribute in unit.attributes}
+        found |= {attribute.name: cells[f"{KEPT}{attribute.name}"] for attribute in attributes}
         if "caption" in self.columns:
             found[CAPTIONS[0]] = self._by_cell(cells, "caption", self._captions_of, texts)
         if self._options.label_columns:
@@ -392,30 +397,34 @@ class Listing:
             raise ValueError("expected a text, or a list of texts")
         return tuple(filter(None, (text.strip() for text in texts if text))) or None
 
-    def _completed(self, images: pa.Table, headers: Headers | None) -> pa.Table:
-        """With what headers tell of the images, and with keys as they are wanted."""
-        options, keys = self._options, images["key"].to_pylist()
-        changed: dict[str, list[Any]] = {}
-        if headers is not None:
-            places = zip(
-                keys, images["container"].to_pylist(), images["size"].to_pylist(), strict=True
-            )
-            known = headers.of([Row(key, place, 0, size, 0, ()) for key, place, size in places])
-            for attribute in header_attributes(options):
-                changed[attribute.name] = [each.get(attribute.name) for each in known]
-            if options.groups_by_header:
-                changed["group"] = [each[options.group_by] for each in known]
-                if options.cut is not None and not options.stratify:
-                    changed["split"] = [options.cut.split_of(it) for it in changed["group"]]
-        if self._hashes is not None:
-            changed["key"] = [self._hashes.of("key", key) for key in keys]
-        for name, values in changed.items():
-            kind = pa.int64() if name.startswith("age") else pa.string()
-            images = with_columns(
-                images.drop([name] if name in images.column_names else []),
-                **{name: pa.array(values, kind)},
-            )
+
+def _completed(
+    headers: Headers, options: FolderOptions, images: pa.Table, *, read: bool = True
+) -> pa.Table:
+    """With what headers tell of the images, and with keys as they are wanted."""
+    if not (options.hash_keys or (read and options.dicom_attributes)):
         return images
+    nothing = [0] * len(images)
+    container, size = (
+        images[name].to_pylist() if read else nothing for name in ("container", "size")
+    )
+    columns = (images["split"].to_pylist(), images["key"].to_pylist(), container, size)
+    found = [
+        (split, Row(key, place, 0, size, 0, ()))
+        for split, key, place, size in zip(*columns, strict=True)
+    ]
+    splits, rows = [], []
+    for split, row in headers.complete(found, read=read):
+        splits.append(split)
+        rows.append(row)
+    text = pa.string()
+    changed = {"split": pa.array(splits, text), "key": pa.array([row.key for row in rows], text)}
+    if read and options.groups_by_header:
+        changed["group"] = pa.array([row.group for row in rows], text)
+    for name, kind in ((it.name, it.kind) for it in header_attributes(options) if read):
+        values = [row.attributes.get(name) for row in rows]
+        changed[name] = pa.array(values, pa.int64() if kind == "int" else text)
+    return with_columns(images.drop([it for it in changed if it in images.column_names]), **changed)
 
 
 def _marked(attribute: str) -> str:

@@ -16,6 +16,7 @@ from dataprep.datasets.folder.annotations import Annotated, Annotations, name_of
 from dataprep.datasets.lists import read_lines
 from dataprep.datasets.splits import split_of_folder
 from dataprep.errors import SourceError
+from dataprep.system.filesystems import walk
 from dataprep.system.messages import printable, unreadable
 from dataprep.system.regular_files import read_regular
 from dataprep_schemas.tables import BOX_FLAGS
@@ -80,7 +81,10 @@ def read_voc(raw: Path, path: Path, *, splits: bool) -> Annotations:
 def files_of(folder: Path) -> list[Path]:
     """The XML files, and the lists of images in each split, in the order of their paths."""
     lists = [folder.parent / "ImageSets" / "Main" / f"{name}.txt" for name in _LISTS]
-    return sorted([*folder.rglob("*.xml"), *(path for path in lists if path.exists())])
+    found = (Path(entry.path) for _, entries in walk(folder) for entry in entries)
+    return sorted(
+        [*(it for it in found if it.suffix == ".xml"), *(it for it in lists if it.exists())]
+    )
 
 
 def _parsed(path: Path, place: str) -> ET.Element:

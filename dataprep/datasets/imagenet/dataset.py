@@ -93,15 +93,6 @@ class ImageNet(Dataset):
         path = self.options.get("bbox_csv")
         return {} if path is None else read_bounding_boxes(Path(path))
 
-    @property
-    def has_boxes(self) -> bool:
-        """Whether ``--bbox_csv`` was given."""
-        return "bbox_csv" in self.options
-
-    def classes(self) -> Sequence[tuple[str, str]]:
-        """The 1000 classes as (WordNet id, English name), in ASCII order of the id."""
-        return imagenet_classes()
-
     def find(self, raw: Path, splits: Sequence[str] | None) -> Found:
         """Detect in which form each split lies under `raw`; see `Dataset.find`."""
         wanted = wanted_splits(self.splits, splits)
@@ -110,11 +101,14 @@ class ImageNet(Dataset):
             description=tuple(description for description, _ in found.values()),
             units=tuple(unit for _, units in found.values() for unit in units),
             splits=tuple(found),
+            classes=tuple(imagenet_classes()),  # in ASCII order of the WordNet ids
+            has_boxes="bbox_csv" in self.options,
             official_counts=dict(_OFFICIAL_COUNTS),
         )
 
-    def scan(self, raw: Path, unit: ScanUnit) -> Scanned:
+    def scan(self, raw: Path, found: Found, unit: ScanUnit) -> Scanned:
         """List one unit: rows sorted by key, and whatever was left out and why."""
+        del found
         unit = cast("ImageNetUnit", unit)
         rows: list[Row] = []
         ignored: list[Ignored] = []

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, ClassVar, Final, Literal
+from typing import BinaryIO, ClassVar, Final, Literal, cast
 from unicodedata import normalize
 
 from dataprep.archives.containers import container_kind, stat_fingerprint
@@ -21,7 +21,6 @@ from dataprep.archives.samples import LONGEST, Sample
 from dataprep.archives.tfrecord import tfrecord_samples
 from dataprep.archives.webdataset import webdataset_samples
 from dataprep.datasets.base import (
-    Attribute,
     Classes,
     Dataset,
     Found,
@@ -30,6 +29,7 @@ from dataprep.datasets.base import (
     wanted_splits,
 )
 from dataprep.datasets.lists import ClassList, load_class_list
+from dataprep.datasets.raw_directory import in_batches
 from dataprep.datasets.shards.fields import (
     NUMBER,
     PEEKED,
@@ -50,8 +50,6 @@ from dataprep.tables import Packing, Row, Scanned, Unmatched
 _SCAN_RULES: Final = 3
 _LOOKED: Final = 10_000  # samples of a file that are searched for these
 _PEEKED_OF_LISTS: Final = 256  # of these, where a list of one value is no list
-_ENOUGH_UNITS: Final = 350
-_MOST_FILES: Final = 64
 Place = tuple[int, int]
 
 _COPY_HEAD: Final = b"dataprep"  # so that no image is at offset 0, which says something else
@@ -70,6 +68,13 @@ class ShardsUnit(ScanUnit):
     split: str
     files: tuple[str, ...]
     fields: Fields
+
+
+@dataclass(frozen=True)
+class ShardsFound(Found):
+    """What was found, and the classes of a list; None: nobody gave one."""
+
+    known: ClassList | None = None
 
 
 class Shards(Dataset):
@@ -93,38 +98,16 @@ class Shards(Dataset):
 
     def __init__(self, **options: str) -> None:
         super().__init__(**options)
-        self.attributes: tuple[Attribute, ...] = ()  # `find` knows
-        self._several = False
         self._split = parse_split("split_name", self.options["split_name"])
         self._unlabelled = "unlabelled" in self.options
         both = {"label_field", "classes"} & options.keys()
         if self._unlabelled and both:
             raise UsageError(f"--unlabelled with --{min(both)}; leave one of them out")
 
-    @property
-    def multilabel(self) -> bool:
-        """Whether labels are lists, or flags, or there are none; `find` knows."""
-        return self._several or self._unlabelled
-
-    def classes(self) -> Sequence[tuple[str, str]] | None:
-        """None at all where images are unlabelled."""
-        return [] if self._unlabelled else None
-
-    @property
-    def has_captions(self) -> bool:
-        """Whether ``--caption_field`` was given."""
-        return "caption_field" in self.options
-
-    @cached_property
-    def _known(self) -> ClassList | None:
-        path = self.options.get("classes")
-        return None if path is None else load_class_list(Path(path))
-
-    def name_classes(self, found: Collection[str]) -> Classes | None:
+    def name_classes(self, found: Found, names: Collection[str]) -> Classes:
         """The classes by their numbers, or their names; see `fields.name_classes`."""
-        if self._unlabelled:
-            return None
-        return name_classes(found, self._known, self.options["label_base"])
+        known = cast("ShardsFound", found).known
+        return name_classes(names, known, self.options["label_base"])
 
     def find(self, raw: Path, splits: Sequence[str] | None) -> Found:
         """Tell what the files are by their first bytes; a few samples tell their fields."""
@@ -134,8 +117,7 @@ class Shards(Dataset):
         some = sorted(path for split in there for path in by_split[split])
         first, samples, classes = _first_samples(raw, kind, some)
         fields = choose_fields(self.options, samples, classes, printable(first))
-        self._several = fields.several
-        self.attributes = tuple(attribute for _, attribute in fields.attributes)
+        path = self.options.get("classes")
         units = [unit for split in there for unit in _units(kind, split, by_split[split], fields)]
         said = [f"{split} ({counted(len(by_split[split]), 'file')})" for split in there]
         read = "read in place"
@@ -144,16 +126,26 @@ class Shards(Dataset):
             copied = sum(_copied_bytes(raw, path, fields) for unit in units for path in unit.files)
             read = f"{sized(copied)} of compressed images are copied once" if copied else read
         described = f"{kind}: {', '.join(said)}, {read}{fields.describe()}"
-        return Found((described,), tuple(units), there, copied=copied, whole=True)
+        return ShardsFound(
+            description=(described,),
+            units=tuple(units),
+            splits=there,
+            classes=() if self._unlabelled else None,
+            multilabel=fields.several or self._unlabelled,
+            has_captions=bool(fields.caption),
+            attributes=tuple(attribute for _, attribute in fields.attributes),
+            copied=copied,
+            whole=True,
+            known=None if path is None else load_class_list(Path(path)),
+        )
 
-    def scan(self, raw: Path, unit: ScanUnit) -> Scanned:
+    def scan(self, raw: Path, found: Found, unit: ScanUnit) -> Scanned:
         """List the samples of a unit's files, and read their small fields."""
-        if not isinstance(unit, ShardsUnit):
-            raise TypeError(f"a unit of another data set: {unit!r}")
-        self.attributes = tuple(attribute for _, attribute in unit.fields.attributes)
+        del found
+        unit = cast("ShardsUnit", unit)
         if unit.kind == "Parquet":
             return _scan_parquet(raw, unit)
-        found = _Samples(unit)
+        rows = _Samples(unit)
         restarts: list[bytes] = []
         for path in unit.files:
             if unit.kind == "WebDataset":
@@ -162,17 +154,16 @@ class Shards(Dataset):
                 samples = tfrecord_samples(raw, path, unit.fields.names)
             else:
                 samples = SAMPLES[unit.kind](raw, path)
-            found.add(path, samples)
-        return found.scanned(restarts[0] if restarts else b"")
+            rows.add(path, samples)
+        return rows.scanned(restarts[0] if restarts else b"")
 
     def fingerprint(self, raw: Path, unit: ScanUnit) -> str:
-        """Size and time of each file and of what is read beside it; the list of classes itself."""
-        files = unit.files if isinstance(unit, ShardsUnit) else ()
+        """Size and time of each file and of what is read beside it."""
+        files = cast("ShardsUnit", unit).files
         beside = [str(Path(path).with_suffix(".lst")) for path in files]
         beside += [str(Path(path).parent / INDEX) for path in files]
         paths = [*files, *dict.fromkeys(path for path in beside if (raw / path).exists())]
-        known = None if self._known is None else self._known.sha256
-        return json.dumps([_SCAN_RULES, known, *(stat_fingerprint(raw, path) for path in paths)])
+        return json.dumps([_SCAN_RULES, *(stat_fingerprint(raw, path) for path in paths)])
 
 
 class _Samples:
@@ -373,13 +364,9 @@ def _first_samples(
 
 
 def _units(kind: Kind, split: str, files: Sequence[str], fields: Fields) -> Iterator[ShardsUnit]:
-    """About 350, or 64 files in each; a gzip archive is one, since a unit has one restart file."""
-    size = max(1, min(_MOST_FILES, -(-len(files) // _ENOUGH_UNITS)))
-    if any(container_kind(path) == "gzip" for path in files):
-        size = 1
-    for number, at in enumerate(range(0, len(files), size)):
-        some = tuple(files[at : at + size])
-        yield ShardsUnit(f"{split}-{number:05d}", some[0], kind, split, some, fields)
+    batches = in_batches(files, lambda path: container_kind(path) == "gzip")
+    for number, some in enumerate(batches):
+        yield ShardsUnit(f"{split}-{number:05d}", some[0], kind, split, tuple(some), fields)
 
 
 def _copied_bytes(raw: Path, path: str, fields: Fields) -> int:

@@ -334,7 +334,7 @@ def name_classes(found: Collection[str], known: ClassList | None, base: str) -> 
 def _named(found: Collection[str], known: ClassList | None) -> Classes:
     """Classes of labels that are text; one that is written in two forms of Unicode is one."""
     if known is None:
-        return classes_by_name(found) or Classes((), {})
+        return classes_by_name(found)
     identifiers = {name: known.named(name) or "" for name in found}
     if unknown := sorted(name for name, identifier in identifiers.items() if not identifier):
         raise SourceError(

@@ -23,7 +23,7 @@ from dataprep.archives.webdataset import webdataset_samples
 from dataprep.datasets.raw_directory import list_raw
 from dataprep.datasets.splits import SPLIT_FOLDERS, split_of_folder
 from dataprep.errors import SinkError, SourceError
-from dataprep.system.filesystems import walk
+from dataprep.system.filesystems import is_own_folder, walk
 from dataprep.system.messages import counted, printable, some_of, unreadable
 from dataprep.system.regular_files import open_regular
 
@@ -106,15 +106,16 @@ def splits_of(files: list[str], otherwise: str) -> dict[str, list[str]]:
 def _folders(raw: Path) -> Iterator[tuple[str, list[str]]]:
     """Every folder below, relative to the raw directory, with the names of its regular files."""
 
-    def refuse(error: OSError) -> None:
-        raise unreadable(str(error.filename), error) from error
+    def refuse(path: str, error: OSError) -> None:
+        raise unreadable(path or str(raw), error) from error
 
-    for place, folders, names in walk(raw, refuse):
-        folders[:] = sorted(name for name in folders if not is_clutter_folder(name))
+    def enter(entry: os.DirEntry[str]) -> bool:
+        return is_own_folder(entry) and not is_clutter_folder(entry.name)
+
+    for folder, entries in walk(raw, enter, refuse):
         # Of a million image files none is looked at.
-        named = (name for name in names if name[0] != "." and not is_image_name(name))
-        files = [name for name in named if Path(place, name).is_file()]
-        yield os.path.relpath(place, raw).removeprefix("."), sorted(files)
+        named = [each for each in entries if each.name[0] != "." and not is_image_name(each.name)]
+        yield folder, sorted(each.name for each in named if each.is_file())
 
 
 def _kind_of(raw: Path, path: str) -> Kind | None:

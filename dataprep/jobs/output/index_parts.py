@@ -12,11 +12,12 @@ import os
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO
 
-from dataprep.datasets import Dataset, ScanUnit
+from dataprep.datasets import Dataset, Found, ScanUnit
 from dataprep.errors import SourceError
 from dataprep.system.durable_files import partial_path, storage_error, whole
 from dataprep.system.messages import printable
@@ -32,6 +33,37 @@ _PLAIN = {"compression": "lz4", "use_dictionary": False, "write_statistics": Fal
 _PACKED = {"compression": "zstd"}
 _OWN = "choose an --index_dir of your own"
 _GROUP = 1 << 17  # rows; what DuckDB gives to one of its threads
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What is scanned: a data set as it was found, and where its index goes; pickled for workers.
+
+    Attributes:
+        directory: of the index.
+    """
+
+    dataset: Dataset
+    raw: Path
+    found: Found
+    directory: Path
+
+    @cached_property
+    def _made_of(self) -> str:
+        """What all parts are made of: the options, and what is known of all units together."""
+        dataset, nothing = self.dataset, Found((), (), None)
+        rest = ("description", "units", "splits", "official_counts", "cut", "copied", "whole")
+        facts = replace(self.found, **{name: getattr(nothing, name) for name in rest})
+        return digest_of([_VERSION, dataset.name, dict(dataset.config()), ascii(facts)])
+
+    def fingerprint(self, unit: ScanUnit) -> str:
+        """What a part of the index is made of.
+
+        Raises:
+            SourceError: something the unit needs is gone or unreadable.
+        """
+        made_of = digest_of([self._made_of, ascii(unit)])
+        return f"{made_of} {self.dataset.fingerprint(self.raw, unit)!a}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +129,7 @@ def shared_index_directory(place: Path, dataset: Dataset, raw: Path) -> Path:
     return directory
 
 
-def scan_into(directory: Path, dataset: Dataset, raw: Path, unit: ScanUnit) -> None:
+def scan_into(scan: Scan, unit: ScanUnit) -> None:
     """Scan one unit and keep the result, which counts only when all of it is there.
 
     Raises:
@@ -111,13 +143,13 @@ def scan_into(directory: Path, dataset: Dataset, raw: Path, unit: ScanUnit) -> N
     from dataprep_schemas.tables import schema_of
 
     # Taken before the scan: a change during it must make the part stale, not valid.
-    fingerprint = _fingerprint(dataset, raw, unit)
-    scanned, copied = dataset.scan(raw, unit), 0
+    fingerprint, directory, found = scan.fingerprint(unit), scan.directory, scan.found
+    scanned, copied = scan.dataset.scan(scan.raw, found, unit), 0
     if scanned.copy is not None:
         scanned, copied = _copied(directory / unit.copy_name, scanned.copy)
-    known = dataset.classes()
+    known = found.classes
     classes = scanned.classes or () if known is None else [name for name, _ in known]
-    attributes = dataset.own_columns
+    attributes = found.own_columns
     statuses: Counter[str] = Counter()
     final = directory / f"{unit.name}.parquet"
     temporary = partial_path(final)
@@ -192,26 +224,26 @@ def forget_part(directory: Path, unit: ScanUnit) -> None:
     _state_path(directory, unit).unlink(missing_ok=True)
 
 
-def is_current(part: IndexPart | None, dataset: Dataset, raw: Path, unit: ScanUnit) -> bool:
+def is_current(part: IndexPart | None, scan: Scan, unit: ScanUnit) -> bool:
     """Whether there is no need to scan a unit: it is unchanged, and no file was missing.
 
     A file that was missing may be there by now.
     """
     return (
         part is not None
-        and part.fingerprint == _fingerprint(dataset, raw, unit)
+        and part.fingerprint == scan.fingerprint(unit)
         and not part.statuses.get("missing")
     )
 
 
-def check_unchanged(parts: IndexParts, dataset: Dataset, raw: Path) -> None:
+def check_unchanged(parts: IndexParts, scan: Scan) -> None:
     """What was read must be what was indexed: images cannot tell that they were exchanged.
 
     Raises:
         SourceError: a unit is not as it was when it was scanned.
     """
     for unit, part in parts.units.items():
-        if part.fingerprint != _fingerprint(dataset, raw, unit):
+        if part.fingerprint != scan.fingerprint(unit):
             raise SourceError(
                 f"{printable(unit.container)}, or what is scanned with it, changed while it was "
                 "read; nothing was sealed: leave the raw data alone and run again with "
@@ -221,8 +253,3 @@ def check_unchanged(parts: IndexParts, dataset: Dataset, raw: Path) -> None:
 
 def _state_path(directory: Path, unit: ScanUnit) -> Path:
     return directory / f"{unit.name}.json"
-
-
-def _fingerprint(dataset: Dataset, raw: Path, unit: ScanUnit) -> str:
-    made_of = [_VERSION, dataset.name, dict(dataset.config()), ascii(unit)]
-    return f"{digest_of(made_of)} {dataset.fingerprint(raw, unit)!a}"

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from dataprep.datasets import Dataset
 from dataprep.errors import DatasetError, UsageError
 from dataprep.jobs.output.lock import Lease
 from dataprep.jobs.output.workspace import Workspace
-from dataprep.jobs.preparing.found import config_of, found
+from dataprep.jobs.preparing.found import RawData, config_of, found
 from dataprep.jobs.preparing.prepare import make
 from dataprep.jobs.preparing.summary import cannot_grow
 from dataprep.jobs.request import Request
@@ -55,7 +54,7 @@ def append(request: Request, engine: Engine, reporter: Reporter) -> SealedSet:
     """
     _check_options(request)
     with found(request, engine, reporter) as raw:
-        grown = _read_grown(raw.request, raw.dataset)
+        grown = _read_grown(raw)
         inside = Workspace(Workspace(grown.out).generation)
         inside.make()
         made = make(raw, with_options(raw.request, out=inside.out), grown)
@@ -81,9 +80,9 @@ def _check_options(request: Request) -> None:
         )
 
 
-def _read_grown(request: Request, dataset: Dataset) -> SealedSet:
+def _read_grown(raw: RawData) -> SealedSet:
     """The data set that is to grow."""
-    out = request.out
+    out = raw.request.out
     if not Workspace(out).manifest.exists():
         raise DatasetError(
             f"{out} has no finished data set to add to; leave out --append to make one, or to "
@@ -99,8 +98,8 @@ def _read_grown(request: Request, dataset: Dataset) -> SealedSet:
                 f"{path} is missing or damaged, and only a whole data set can grow; `dataprep "
                 "verify` names all bad files; bring them back, or use --overwrite"
             )
-    _check_same_options(grown, request, dataset)
-    _check_same_attributes(grown, request, dataset)
+    _check_same_options(grown, raw)
+    _check_same_attributes(grown, raw)
     return grown
 
 
@@ -122,13 +121,14 @@ def _check_can_grow(grown: SealedSet) -> None:
             raise cannot_grow(out, f"{sink.name} has one file of all of {name}", single)
 
 
-def _check_same_options(grown: SealedSet, request: Request, dataset: Dataset) -> None:
+def _check_same_options(grown: SealedSet, raw: RawData) -> None:
     """Refuse what would not be made as the rest was."""
+    request = raw.request
     sink, theirs = request.load_sink(), identity_of(grown.manifest)
     ours = replace(
         theirs,
         dataset=request.dataset,
-        dataset_config=config_of(dataset),
+        dataset_config=config_of(raw),
         seed=request.seed,
         folds=request.folds,
         shuffle={name: request.shuffle_of(name) for name in grown.manifest.splits},
@@ -143,11 +143,11 @@ def _check_same_options(grown: SealedSet, request: Request, dataset: Dataset) ->
         )
 
 
-def _check_same_attributes(grown: SealedSet, request: Request, dataset: Dataset) -> None:
+def _check_same_attributes(grown: SealedSet, raw: RawData) -> None:
     """Refuse, before anything is scanned, what the merged table would have no column for."""
     with RecordsTable(grown.out, grown.manifest.records_table) as table:
-        before = table.attributes[: None if request.folds is None else -1]  # the last: the fold
-    for pair in zip_longest(before, dataset.own_columns):
+        before = table.attributes[: None if raw.request.folds is None else -1]  # the last: the fold
+    for pair in zip_longest(before, raw.found.own_columns):
         if pair[0] != pair[1]:
             was, now = (f"{each[0]} ({_KINDS[each[1]]})" if each else "none" for each in pair)
             raise DatasetError(

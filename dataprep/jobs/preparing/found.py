@@ -17,6 +17,7 @@ from dataprep.errors import SinkError, SourceError, UsageError
 from dataprep.jobs.output.commit import finished_shard
 from dataprep.jobs.output.index_parts import (
     IndexParts,
+    Scan,
     forget_part,
     has_part,
     shared_index_directory,
@@ -33,6 +34,7 @@ from dataprep.sealed.set import SealedSet
 from dataprep.system.durable_files import whole
 from dataprep.system.messages import printable, refusal, sized, some_of
 from dataprep.system.state_files import file_sha256
+from dataprep.tables.cut import StratifiedCut
 from dataprep.tables.records import NAME, check_sealed
 
 if TYPE_CHECKING:  # it loads DuckDB, which finding the raw data does not need
@@ -59,7 +61,11 @@ class RawData:
 
     def images(self, request: Request, parts: IndexParts) -> RawImages:
         """How their bytes are had."""
-        return RawImages(request.raw, parts.directory, request.recipe, self.dataset.names_files)
+        return RawImages(request.raw, parts.directory, request.recipe, self.found.names_files)
+
+    def scan_into(self, index: Path) -> Scan:
+        """What workers are to scan, into a directory."""
+        return Scan(self.dataset, self.request.raw, self.found, index)
 
 
 @contextmanager
@@ -70,9 +76,10 @@ def found(request: Request, engine: Engine, reporter: Reporter) -> Iterator[RawD
         DataprepError: what was asked for is not there, or OUT is somebody else's.
     """
     dataset = load_dataset(request.dataset, request.dataset_options)
-    request = settle(_of_bucket(absolute(request)), dataset)
+    request = _of_bucket(absolute(request))
     close_archives()  # a new search starts from the files as they are now
     what = dataset.find(request.raw, request.splits)
+    request = settle(request, what)
     check_places(request, what)
     if request.links == "follow" and (text := describe_links(request.raw)):
         what = replace(what, description=(*what.description, text))
@@ -85,7 +92,8 @@ def found(request: Request, engine: Engine, reporter: Reporter) -> Iterator[RawD
     given = {"--index_dir": request.index_dir, "--build_dir": request.build_dir}
     places = {"--raw": request.raw} | {option: path for option, path in given.items() if path}
     with working(workspace, engine, places, what.splits or (), reporter) as workers:
-        settle_cut(request, dataset)
+        if what.cut is not None:
+            what = replace(what, cut=settle_cut(request, what.cut))
         yield RawData(request, dataset, what, workers, reporter.line)
 
 
@@ -131,7 +139,7 @@ def scan(raw: RawData, *, trust: bool) -> IndexParts:
         index = shared_index_directory(request.index_dir, raw.dataset, request.raw)
     if not (trust and all(has_part(index, unit) for unit in raw.found.units)):
         _check_room(index, raw.found)
-    return raw.workers.scan(raw.dataset, request.raw, raw.found.units, index, trust=trust)
+    return raw.workers.scan(raw.scan_into(index), trust=trust)
 
 
 def bring_back_copies(raw: RawData, job: Job, parts: IndexParts) -> None:
@@ -142,7 +150,7 @@ def bring_back_copies(raw: RawData, job: Job, parts: IndexParts) -> None:
     for unit in lost:
         forget_part(parts.directory, unit)
     _check_room(parts.directory, raw.found)
-    raw.workers.scan(raw.dataset, raw.request.raw, raw.found.units, parts.directory, trust=True)
+    raw.workers.scan(raw.scan_into(parts.directory), trust=True)
 
 
 def _check_room(index: Path, found: Found) -> None:
@@ -157,8 +165,8 @@ def _check_room(index: Path, found: Found) -> None:
         )
 
 
-def settle_cut(request: Request, dataset: Dataset) -> None:
-    """Make the data set's cut name a table to read, and its digest; hold OUT.
+def settle_cut(request: Request, cut: StratifiedCut) -> StratifiedCut:
+    """The cut with a table to read, and its digest; hold OUT.
 
     Of OUT itself a copy is kept there, since a run that deletes the table may be killed, and must
     find it when it is run again.
@@ -167,9 +175,8 @@ def settle_cut(request: Request, dataset: Dataset) -> None:
         DatasetError: there is no sealed set, or its table is damaged.
         UsageError: a table cannot be read.
     """
-    cut = dataset.cut
-    if cut is None or cut.kept is None:
-        return
+    if cut.kept is None:
+        return cut
     table = cut.kept
     if table.is_dir():
         workspace = Workspace(request.out)
@@ -185,7 +192,7 @@ def settle_cut(request: Request, dataset: Dataset) -> None:
                     shutil.copyfile(table, temporary)
                 table = workspace.kept_splits
     try:
-        dataset.cut = replace(cut, kept=table, digest=file_sha256(table))
+        return replace(cut, kept=table, digest=file_sha256(table))
     except OSError as error:
         raise UsageError(
             f"--splits_from {printable(str(table))} cannot be read ({refusal(error)}); check the "
@@ -193,10 +200,10 @@ def settle_cut(request: Request, dataset: Dataset) -> None:
         ) from error
 
 
-def config_of(dataset: Dataset) -> dict[str, str]:
+def config_of(raw: RawData) -> dict[str, str]:
     """The options that shape the data set: its own, and a digest of what is assigned."""
-    digest = "" if dataset.cut is None else dataset.cut.digest
-    return {**dataset.config(), **({"splits_from": digest} if digest else {})}
+    digest = "" if raw.found.cut is None else raw.found.cut.digest
+    return {**raw.dataset.config(), **({"splits_from": digest} if digest else {})}
 
 
 # Links in raw data may lead out of it. People link to what lies elsewhere, so they are followed,

@@ -84,7 +84,7 @@ def make(raw: RawData, request: Request, grown: SealedSet | None) -> SealedSet |
             raw.report(text)
     bring_back_copies(raw, job, parts)
     records = raw.workers.write(job)
-    check_unchanged(parts, raw.dataset, request.raw)
+    check_unchanged(parts, raw.scan_into(parts.directory))
     check_rejected(job, request, records, summary, grown, raw.report)
     with open_images(raw, request, parts, grown) as images:
         known = summary.has_unstored or images.statuses.get("excluded")
@@ -135,7 +135,7 @@ def plan(
     Raises:
         UsageError: the shard counts do not fit, or the format cannot hold such a data set.
     """
-    info = describe_examples(summary.classes, request.recipe, raw.dataset)
+    info = describe_examples(summary.classes, request.recipe, raw.found)
     if request.folds is not None:
         if "fold" in (name.lower() for name, _ in info.attributes):
             raise UsageError("--folds: the images have an attribute fold already; rename it")
@@ -150,7 +150,7 @@ def plan(
     left_out = summary.excluded
     return job, Identity(
         dataset=request.dataset,
-        dataset_config=config_of(raw.dataset),
+        dataset_config=config_of(raw),
         seed=request.seed,
         limit=request.limit,
         folds=request.folds,
@@ -192,7 +192,7 @@ def _report_changes(raw: RawData, job: Job, images: Images) -> None:
     )
     options = {option.name for option in raw.dataset.OPTIONS}
     keeps = ["--classes FILE with the classes in their old order"] * ("classes" in options)
-    keeps += [f"--splits_from {out}"] * (raw.dataset.cut is not None)
+    keeps += [f"--splits_from {out}"] * (raw.found.cut is not None)
     raw.report(
         f"{out} is a finished data set, and of those there this gives {said}; what keeps "
         f"them: {', '.join([*keeps, '--append'])}"

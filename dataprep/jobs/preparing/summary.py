@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final, Literal
 from msgspec.structs import replace
 
 from dataprep.datasets import wanted_splits
-from dataprep.datasets.lists import about_numbers
 from dataprep.datasets.splits import in_usual_order
 from dataprep.errors import DatasetError, RejectedError, SourceError, UsageError
 from dataprep.jobs.output.commit import rejected_images
@@ -48,20 +47,20 @@ def open_images(
     from dataprep.tables.images import Images
 
     workspace, dataset = Workspace(request.out), raw.dataset
-    known = dataset.classes() is not None
-    named = None if known else dataset.name_classes(parts.class_names())
+    found = raw.found
+    names = parts.class_names() if found.classes is None else set()
     return Images(
         parts.tables(),
         workspace.private,
         parts.statuses(),
-        [name for name, _ in dataset.own_columns],
+        [name for name, _ in found.own_columns],
         request.splits,
         request.exclude,
         None if grown is None else Workspace(grown.out).records,
         request.folds,
-        dataset.cut,
+        found.cut,
         workspace.records if grown is None else None,
-        named.identifiers if named else {},
+        dataset.name_classes(found, names).identifiers if names else {},
     )
 
 
@@ -94,7 +93,7 @@ def summarize(
         index.check()
         summary = replace(index.counted(splits, classes, unmatched), key=key, said=said)
         write_state(path, summary)
-    _report(summary, raw.report, stratified=raw.dataset.cut is not None)
+    _report(summary, raw.report, stratified=raw.found.cut is not None)
     return summary
 
 
@@ -110,10 +109,10 @@ class _Index:
 
     def key(self) -> str:
         """Of all that the summary is made from."""
-        request, grown, cut = self.request, self.grown, self.raw.dataset.cut
+        request, grown, cut = self.request, self.grown, self.raw.found.cut
         made_of = [
             *(_RULES, request.splits, request.limit, request.seed, self.raw.found.splits),
-            self.raw.dataset.classes(),
+            self.raw.found.classes,
             None if request.exclude is None else _sha256(request.exclude),
             [[unit.name, part.table, part.fingerprint] for unit, part in self.parts.units.items()],
             "" if grown is None else grown.manifest.sha256,
@@ -156,15 +155,12 @@ class _Index:
 
     def classes(self, splits: Sequence[str]) -> tuple[Classes, str]:
         """The classes, and what is to be said of how images got them."""
-        dataset, said, known = self.raw.dataset, "", self.raw.dataset.classes()
-        listed = known is not None
-        if known is None and (named := dataset.name_classes(self.parts.class_names())):
+        known: Classes | None = self.raw.found.classes
+        listed, said = known is not None, ""
+        if known is None:
+            names = self.parts.class_names() or self.images.class_names()
+            named = self.raw.dataset.name_classes(self.raw.found, names)
             known, said = named.classes, named.reason
-        elif known is None:
-            known = dataset.order_classes(self.images.class_names() | self.parts.class_names())
-            said = about_numbers([name for name, _ in known])
-            if not known and self.grown is None:
-                raise SourceError("no image has a label; check where labels are taken from")
         if self.grown is None:
             return known, said
         return _classes_of_all(self.grown, splits, known, listed=listed), ""
@@ -192,15 +188,17 @@ class _Index:
 
     def counted(self, splits: Sequence[str], classes: Classes, unmatched: Unmatched) -> ScanSummary:
         """The images that are taken, chosen and counted."""
-        images, dataset, request = self.images, self.raw.dataset, self.request
-        names, many = [name for name, _ in classes], dataset.multilabel
+        images, found, request = self.images, self.raw.found, self.request
+        names, many = [name for name, _ in classes], found.multilabel
         images.choose(splits, names, multilabel=many, seed=request.seed, limit=request.limit)
-        if dataset.classes() is None and self.grown is None:
-            dataset.check_classes(names, images.classes_by_split(), images.folders())
+        if found.classes is None and self.grown is None:
+            self.raw.dataset.check_classes(
+                found, names, images.classes_by_split(), images.folders()
+            )
         counts: Counter[str] = Counter()
         for part in self.parts.units.values():
             counts.update(part.counts)
-        sums, complete = images.summaries(), self.raw.found.official_counts
+        sums, complete = images.summaries(), found.official_counts
         return ScanSummary(
             key="",
             splits=tuple(split for split in splits if split in sums),

@@ -10,8 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
-from dataprep.datasets import Dataset, ScanUnit
-from dataprep.jobs.output.index_parts import IndexParts
+from dataprep.jobs.output.index_parts import IndexParts, Scan
 from dataprep.jobs.output.lock import Lease, locked
 from dataprep.jobs.output.workspace import Workspace
 from dataprep.jobs.running.build_directory import remove_build_directories
@@ -52,13 +51,10 @@ class Workers(Protocol):
     def lease(self) -> Lease:
         """With which workers know whether the run still holds its directory."""
 
-    def scan(
-        self, dataset: Dataset, raw: Path, units: Sequence[ScanUnit], index: Path, *, trust: bool
-    ) -> IndexParts:
-        """The index of these units; what is not indexed, or has changed, is scanned.
+    def scan(self, scan: Scan, *, trust: bool) -> IndexParts:
+        """The index of what was found; what is not indexed, or has changed, is scanned.
 
         Args:
-            index: where it is kept.
             trust: False: all is scanned again. Files rewritten in place leave their folder's time
                 as it was.
 

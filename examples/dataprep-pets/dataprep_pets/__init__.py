@@ -55,18 +55,12 @@ class Pets(Dataset):
             metavar="SHARE",
         ),
     )
-    attributes = (Attribute("species", "text"),)
 
     def __init__(self, **options: str) -> None:
         super().__init__(**options)
         share = parse_share("validation_fraction", self.options["validation_fraction"])
         self._cut = Cut(0, (("validation", share),), "train")
         self._splits = ("train", "validation", "test") if share else ("train", "test")
-
-    @override
-    def classes(self) -> Sequence[tuple[str, str]]:
-        """The breeds, in the order of the lists' numbers."""
-        return [(breed, breed.replace("_", " ")) for breed in BREEDS]
 
     @override
     def find(self, raw: Path, splits: Sequence[str] | None) -> Found:
@@ -81,10 +75,16 @@ class Pets(Dataset):
             )
         listed = counted(len(read_lists(raw)), "image")
         unit = ScanUnit(name="images", container=there[0])
-        return Found((f"images: {there[0]}", f"lists: {listed}"), (unit,), wanted)
+        return Found(
+            description=(f"images: {there[0]}", f"lists: {listed}"),
+            units=(unit,),
+            splits=wanted,
+            classes=tuple((breed, breed.replace("_", " ")) for breed in BREEDS),
+            attributes=(Attribute("species", "text"),),
+        )
 
     @override
-    def scan(self, raw: Path, unit: ScanUnit) -> Scanned:
+    def scan(self, raw: Path, found: Found, unit: ScanUnit) -> Scanned:
         """The rows of every split, whichever were asked for; nothing is unpacked."""
         entries = read_lists(raw)
         listing = list_container(raw, unit.container, restarts_name=unit.restarts_name)

@@ -90,8 +90,9 @@ class TestConformance(DatasetTests):
 
 def rows_of(raw: Path, **options: str) -> dict[str, list[Row]]:
     dataset = Pets(**options)
-    (unit,) = dataset.find(raw, None).units
-    return {split: list(rows) for split, rows in dataset.scan(raw, unit).rows.items()}
+    found = dataset.find(raw, None)
+    scanned = dataset.scan(raw, found, found.units[0])
+    return {split: list(rows) for split, rows in scanned.rows.items()}
 
 
 def prepare(raw: Path, out: Path, *words: str) -> int:
@@ -151,8 +152,9 @@ def test_a_validation_split_is_cut_from_trainval_alone(tmp_path: Path) -> None:
     write_lists(raw, lists)
     dataset = Pets(validation_fraction="0.25")
     (raw / "images").mkdir(exist_ok=True)
-    (unit,) = dataset.find(raw, None).units
-    missing = Counter(entry.split for entry in dataset.scan(raw, unit).unmatched)
+    found = dataset.find(raw, None)
+    scanned = dataset.scan(raw, found, found.units[0])
+    missing = Counter(entry.split for entry in scanned.unmatched)
     assert missing["test"] == 100
     assert 200 < missing["validation"] < 300
     assert missing["train"] == 1000 - missing["validation"]
