@@ -28,7 +28,7 @@ import google_crc32c
 
 from benchmarks import raw_sets
 from dataprep.images import Resize, jpeg, pixels
-from dataprep.images.recipe import CHROMA
+from dataprep.recipe import CHROMA
 
 _SHARD = 140_000_000  # bytes
 _BLOCK = 1 << 20  # bytes a write

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from copy import copy
 from dataclasses import is_dataclass
 from pathlib import Path
@@ -16,17 +16,16 @@ import click
 import dataprep
 import dataprep_schemas
 from dataprep import Contents, Difference, JobStatus, Linted, Plan, Pushed, Verified
-from dataprep.api.options import compact_options, convert_options, prepare_options, stage_options
+from dataprep.api.explicit import NAMES
 from dataprep.cli import _DATASETS as DATASETS
 from dataprep.cli import command
 from dataprep.cli.doctor import Machine
 from dataprep.cli.help import HELP_ALL
-from dataprep.plugins import dataset_class
 from dataprep.review.findings import Findings
 from dataprep.staging.status import StagedStatus
 from tests.format_page import said, with_parts
 from tests.manual import manual
-from tests.option_types import option_types
+from tests.stub import stub
 
 DOCS = Path(__file__).parent.parent / "docs"
 Record = tuple[str, str] | None
@@ -65,7 +64,7 @@ def pages() -> dict[Path, str]:
     context = click.Context(command, info_name="dataprep", **command.context_settings)
     return {
         DOCS / "commands.md": _COMMANDS + "".join(_sections(context, _common(context))),
-        DOCS.parent / "dataprep" / "api" / "option_types.py": option_types(),
+        DOCS.parent / "dataprep" / "api" / "functions.pyi": stub(),
         DOCS / "dataprep.1": manual(),
         DOCS / "api.md": _API + "".join(_members()),
         DOCS / "format.md": with_parts(DOCS / "format.md"),
@@ -114,20 +113,15 @@ def _sections(context: click.Context, common: set[Record]) -> Iterator[str]:
 
 
 def _members() -> Iterator[str]:
-    members = {name: getattr(dataprep, name) for name in dataprep.__all__ if name != "__version__"}
+    named = {*dataprep.__all__, *dataprep._WHERE} - {"__version__"}
+    members = {name: getattr(dataprep, name) for name in sorted(named)}
     for name, member in sorted(members.items(), key=lambda item: isinstance(item[1], type)):
         yield f"\n## dataprep.{name}\n"
-        if not isinstance(member, type):
+        if name in NAMES:
+            yield f"\n```python\n{name}({_places(member)}*, …)\n```\n"
+        elif not isinstance(member, type):
             yield f"\n```python\n{name}{_signature(member)}\n```\n"
         yield _text(member)
-        if name == "prepare":
-            yield from _options(prepare_options(dataset_class("imagenet")))
-        if name == "compact":
-            yield from _options(compact_options())
-        if name == "convert":
-            yield from _options(convert_options())
-        if name == "stage":
-            yield from _options(stage_options())
         if isinstance(member, type):
             for inner, value in vars(member).items():
                 wanted = isinstance(value, property) or inspect.isfunction(value)
@@ -180,22 +174,17 @@ def _ours(hint: Any) -> Iterator[type]:
 
 def _signature(function: object) -> str:
     assert callable(function)
-    named = vars(function).pop("__signature__", None)  # with every option, which a table has below
     text = re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(inspect.signature(function)))
-    if named is not None:
-        vars(function)["__signature__"] = named
     return text.replace("(self, ", "(").replace("(self)", "()")
 
 
-def _options(table: Sequence[click.Option]) -> Iterator[str]:
-    context = click.Context(click.Command("it"))
-    yield "\n| option | default | |\n| --- | --- | --- |\n"
-    for option in table:
-        names = " or ".join(f"`{name.removeprefix('--')}`" for name in option.opts)
-        default = option.get_default(context)
-        plain = isinstance(default, str | int) and not isinstance(default, bool)
-        shown = f"`{default}`" if plain else "required" if option.required else ""
-        yield f"| {names} | {shown} | {str(option.help).replace('|', chr(92) + '|')} |\n"
+def _places(function: object) -> str:
+    """What comes before the options, which a list names."""
+    assert callable(function)
+    found = inspect.signature(function).parameters.values()
+    named = [it for it in found if it.kind is not it.KEYWORD_ONLY]
+    stars = ["*" * (it.kind is it.VAR_POSITIONAL) for it in named]
+    return "".join(f"{star}{it.name}, " for star, it in zip(stars, named, strict=True))
 
 
 def _text(member: object) -> str:

@@ -31,7 +31,7 @@ except ModuleNotFoundError:
 else:
     assert pandas.__version__.startswith({version!r}), pandas.__version__
 
-sealed = dataprep.prepare("imagenet", raw_data_dir={raw!r}, out={out!r}, **{options!r})
+sealed = dataprep.prepare("imagenet", raw={raw!r}, out={out!r}, **{options!r})
 print(sealed)
 labels = sys.modules["apache_beam.pipeline"].alter_label_if_ipython
 assert labels.__module__.startswith("apache_beam.")  # the user's own pipelines have theirs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pydoc
 import re
 import subprocess
 import sys
@@ -10,10 +11,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 
 import dataprep
+from dataprep.api.explicit import DATASETS, NAMES, function
 from dataprep.api.options import (
     compact_options,
     convert_options,
@@ -21,9 +22,10 @@ from dataprep.api.options import (
     select_options,
     stage_options,
 )
-from dataprep.api.parameters import resolve
+from dataprep.api.parameters import Options
 from dataprep.errors import UsageError
 from dataprep.plugins import dataset_class
+from tests.stub import stub
 
 RIGHT = """
 from collections.abc import Callable
@@ -32,15 +34,15 @@ from typing import Any
 
 import dataprep
 
-made = dataprep.prepare(
-    "folder", raw="RAW", out=Path("OUT"), fractions={"train": 0.8, "test": 0.2}, splits=["train"],
-    num_shards={"train": 4}, resize=256, seed=None, overwrite=True, limit="10%", sink="lmdb",
-    sink_option={"datum": "raw"}, encoding="jpeg", workers=2, io_limit="100MB",
+made = dataprep.folder(
+    "RAW", out=Path("OUT"), fractions={"train": 0.8, "test": 0.2}, splits=["train"],
+    num_shards={"train": 4}, resize=256, seed=1, overwrite=True, limit="10%", sink="lmdb",
+    sink_option={"datum": "raw"}, stratify=False, encoding="jpeg", workers=2, io_limit="100MB",
 )
 made.manifest.seed
 more: dict[str, Any] = {"anything": 1}
-dataprep.prepare("my-plugin", raw="RAW", out="OUT", **more)
-dataprep.convert("OUT", to="OUT2", sink="recordio", check="records")
+dataprep.prepare("my-plugin", "RAW", "OUT", anything=1, **more)
+dataprep.convert("OUT", to="OUT2", sink="recordio", verify="records")
 dataprep.select({"a": "OUT"}, to="OUT2", where="view = 'PA'", sample=0.1, stratify=True)
 dataprep.compact("OUT", workers=1)
 dataprep.stage("OUT", to="/scratch", split=["train"], share="node", rendezvous_seconds=10.5)
@@ -48,17 +50,24 @@ dataprep.stage("OUT", to="/scratch", split=["train"], share="node", rendezvous_s
 WRONG = """
 import dataprep
 
-dataprep.prepare("folder", raw="RAW", out="OUT", fractions=0.8)
-dataprep.prepare("folder", raw="RAW", out="OUT", rezise=256)
-dataprep.prepare("folder", raw=5, out="OUT")
-dataprep.prepare("folder", raw="RAW", out="OUT", encoding="gif")
+dataprep.folder("RAW", "OUT", fractions=0.8)
+dataprep.folder("RAW", "OUT", rezise=256)
+dataprep.folder(5, "OUT")
+dataprep.folder("RAW")
+dataprep.imagenet("RAW", "OUT", encoding="gif")
+dataprep.imagenet("RAW", "OUT", listing="of-another-data-set.csv")
+dataprep.chestxray14("RAW", "OUT", stratify="labels")
+dataprep.shards("RAW", "OUT", label_base=1)
 dataprep.convert("OUT", to="OUT2", sink=["lmdb"])
+dataprep.convert("OUT", to="OUT2")
 dataprep.select("OUT", to="OUT2", stratify="labels")
 dataprep.compact("OUT", sink="lmdb")
 dataprep.stage("OUT", share="nodes")
+dataprep.push("OUT")
+dataprep.open(split="train")
 dataprep.prepear("folder")
 """
-WRONG_LINES = list(range(4, 13))
+WRONG_LINES = list(range(4, 20))
 CHECKERS = {
     "mypy": ["mypy", "--strict", "--no-error-summary", "--show-column-numbers"],
     "pyright": ["pyright", "--pythonpath", sys.executable],
@@ -83,21 +92,35 @@ def test_a_type_checker_knows_every_name_and_option(checker: str, tmp_path: Path
     lines = sorted({tuple(re.findall(r"(\w+)\.py:(\d+)", it)[0]) for it in errors})
     wanted = [("wrong", str(line)) for line in WRONG_LINES]
     assert lines == sorted(wanted), done.stdout + done.stderr
+    assert len(errors) == len(lines), "one line each"
 
 
-def test_help_and_completion_see_every_option() -> None:
-    shown = inspect.signature(dataprep.prepare).parameters
-    assert shown["fractions"].annotation == "str | Mapping[str, float] | None"
-    tables = {
-        dataprep.prepare: prepare_options(dataset_class("chestxray14")),
-        dataprep.convert: convert_options(),
-        dataprep.select: select_options(),
-        dataprep.compact: compact_options(),
-        dataprep.stage: stage_options(),
-    }
-    for call, table in tables.items():
-        named = set(inspect.signature(call).parameters)  # type: ignore[arg-type]
-        assert {name.removeprefix("--") for option in table for name in option.opts} <= named
+def test_the_stub_says_what_the_declarations_say() -> None:
+    assert (Path(dataprep.__file__).parent / "api" / "functions.pyi").read_text() == stub()
+
+
+def test_help_reads_like_a_page() -> None:
+    text = pydoc.plain(pydoc.render_doc(dataprep.folder))
+    first, *_ = text.splitlines()[2:]
+    assert first.startswith("folder(raw: StrPath, out: StrPath, *, splits: str | Sequence[str]")
+    assert "quality: int = 95" in first
+    assert "\n        resize: 256: the shorter side; 320x256: exactly WIDTHxHEIGHT.\n" in text
+    assert "class folders, archives of them, or a listing" in text
+    assert max(map(len, text.splitlines()[3:])) <= 100
+
+
+def test_completion_knows_every_option(tmp_path: Path) -> None:
+    jedi = pytest.importorskip("jedi", reason="needs jedi, which IPython brings")
+    for name in NAMES:
+        text = f"import dataprep\ndataprep.{name}("
+        project = jedi.Project(tmp_path, environment_path=sys.executable)
+        found = {it.name for it in jedi.Script(text, project=project).complete(2, len(name) + 10)}
+        keywords = {
+            f"{it.name}="
+            for it in inspect.signature(function(name)).parameters.values()
+            if it.kind is not it.VAR_POSITIONAL
+        }
+        assert keywords <= found, name
 
 
 ODD: list[Any] = [
@@ -109,17 +132,16 @@ ODD: list[Any] = [
 @pytest.mark.parametrize(
     "table",
     [
-        *(prepare_options(dataset_class(name)) for name in ("imagenet", "chestxray14", "folder")),
+        *(prepare_options(dataset_class(name)) for name in DATASETS),
         *(convert_options(), select_options(), compact_options(), stage_options()),
     ],
-    ids=["imagenet", "chestxray14", "folder", "convert", "select", "compact", "stage"],
+    ids=NAMES,
 )
-def test_a_value_of_another_type_is_refused_in_a_line(table: list[click.Option]) -> None:
-    for option in table:
-        others = [it for it in table if not it.required or it is option]
+def test_a_value_of_another_type_is_refused_in_a_line(table: Options) -> None:
+    for option in table.table:
         for value in ODD:
             try:
-                resolve("dataprep it", others, {str(option.name): value})
+                option.read(value)
             except UsageError as error:
                 said = str(error)
                 assert "\n" not in said

@@ -8,47 +8,33 @@ terminal or a notebook, and nothing elsewhere.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from multiprocessing import current_process
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any
 
-from dataprep.api.option_types import (
-    CompactOptions,
-    ConvertOptions,
-    PrepareOptions,
-    SelectOptions,
-    StageOptions,
-    StrPath,
-)
 from dataprep.api.places import located, not_empty
 from dataprep.api.progress import Reporter, Tell, told
 from dataprep.archives.listing import is_clutter_folder
 from dataprep.errors import DatasetError, UsageError
+from dataprep.options import StrPath
 from dataprep.remote.store import address_of
 from dataprep.system.filesystems import is_own_folder, walk
 from dataprep.system.job_limits import usable_cores
 
 if TYPE_CHECKING:
-    import click
-
-    from dataprep.datasets.base import Dataset
-    from dataprep.images import Recipe
+    from dataprep.api.parameters import Options
     from dataprep.jobs.preparing.dry_run import Plan
-    from dataprep.jobs.request import Request
+    from dataprep.jobs.request import ConvertRequest, Request
     from dataprep.jobs.running.status import JobStatus
     from dataprep.sealed.diff import Difference
     from dataprep.sealed.set import SealedSet
     from dataprep.sealed.verify import Level, Verified
     from dataprep.staging.push import Pushed
     from dataprep.staging.request import StageRequest
-    from dataprep.tables.selection import Selection
     from dataprep_pipelines.runners import Engine
-
-_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 # Options that say nothing to other engines.
 _OF_DASK = ("dask_client_address", "dask_scheduler_file", "dask_slurm", "dask_timeout")
@@ -57,99 +43,94 @@ _OF_THIS_MACHINE = ("io_limit",)
 _OURS = (".dataprep", "manifest.json")
 
 
-def _takes(options: type[Any]) -> Callable[[_Function], _Function]:
-    """Name each option in a call's signature, as ``help()`` and completion know no ``Unpack``."""
-
-    def named(call: _Function) -> _Function:
-        signature = inspect.signature(call)
-        own = [it for it in signature.parameters.values() if it.kind != it.VAR_KEYWORD]
-        more = [
-            inspect.Parameter(
-                name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=None,
-                annotation=getattr(kind, "__forward_arg__", kind),
-            )
-            for name, kind in options.__annotations__.items()
-        ]
-        vars(call)["__signature__"] = signature.replace(parameters=own + more)
-        return call
-
-    return named
-
-
-@overload
 def prepare(
     dataset: str,
+    raw: StrPath | None = None,
+    out: StrPath | None = None,
     *,
-    dry_run: Literal[False] = False,
     progress: Tell | None = None,
     beam_options: Sequence[str] = (),
-    **options: Unpack[PrepareOptions],
-) -> SealedSet: ...
-
-
-@overload
-def prepare(
-    dataset: str,
-    *,
-    dry_run: Literal[True],
-    progress: Tell | None = None,
-    beam_options: Sequence[str] = (),
-    **options: Unpack[PrepareOptions],
-) -> Plan: ...
-
-
-@_takes(PrepareOptions)
-def prepare(
-    dataset: str,
-    *,
-    dry_run: bool = False,
-    progress: Tell | None = None,
-    beam_options: Sequence[str] = (),
-    **options: Unpack[PrepareOptions],
-) -> SealedSet | Plan:
+    **options: Any,
+) -> SealedSet:
     """Turn raw images into shuffled, verified shards; or finish doing so.
 
-    Killed at any moment, the same call resumes. ``dataprep.prepare("imagenet", raw="RAW",
-    out="OUT", resize=256, sink="recordio")`` is ``dataprep imagenet --raw RAW --out OUT
-    --resize 256 --sink recordio``, and every option of the command is one here.
+    Killed at any moment, the same call resumes. ``dataprep.imagenet("RAW", "OUT", resize=256,
+    sink="recordio")`` is ``dataprep imagenet --raw RAW --out OUT --resize 256 --sink recordio``;
+    so is ``dataprep.prepare("imagenet", "RAW", "OUT", ...)``, which also knows the data sets of
+    plugins. In a script, call it under ``if __name__ == "__main__":``, as all that starts
+    processes.
 
     Args:
         dataset: ``imagenet``, ``chestxray14``, ``folder``, ``shards``, or that of a plugin.
-        dry_run: write nothing, and return the `Plan` of what would be made.
+        raw: directory of the raw images, or its address in a bucket.
+        out: directory for the shards and ``manifest.json``.
         progress: is told a `Progress` again and again; ``print`` will do. By default there is a
             bar in a terminal or a notebook, and nothing elsewhere.
         beam_options: Beam's own, e.g. ``["--flink_master=HOST:PORT"]``.
         options: of the command, under the same names; what it takes with commas may be a list
-            or a dict: ``fractions={"train": 0.9, "test": 0.1}``. Those of a plugin's data set are
-            not known to type checkers: hand them over as ``**more``, a ``dict[str, Any]``.
+            or a dict: ``fractions={"train": 0.9, "test": 0.1}``.
 
     Raises:
         UsageError: an option that there is not, or that cannot have this value.
         RejectedError: more images were rejected than ``max_bad`` allows; nothing was sealed.
         DataprepError: any other of its kinds; everything committed so far is kept.
-
-    In a script, call it under ``if __name__ == "__main__":``, as all that starts processes.
     """
-    from dataprep.api.options import prepare_options
-    from dataprep.plugins import dataset_class
-
-    kind = dataset_class(dataset)
-    call = _Call(f"dataprep {dataset}", prepare_options(kind), options, beam_options)
-    request = _request(kind, call.values)
-    _check_foreign(request.out)
-    if dry_run:
-        if request.append:
-            raise UsageError("--dry_run tells of whole data sets only; leave out --append")
-        return _planned(call, request, progress)
+    call, request = _prepared(dataset, {"raw": raw, "out": out, **options}, beam_options)
     from dataprep.jobs.preparing.append import append
     from dataprep.jobs.preparing.prepare import prepare
     from dataprep_pipelines.run import Launcher
 
     run = append if request.append else prepare
     with call.running(progress) as reporter:
-        return _told(run(request, Launcher(call.engine), reporter), request.out, reporter)
+        return _told(run(request, Launcher(call.engine), reporter), out, reporter)
+
+
+def plan(
+    dataset: str,
+    raw: StrPath | None = None,
+    out: StrPath | None = None,
+    *,
+    progress: Tell | None = None,
+    beam_options: Sequence[str] = (),
+    **options: Any,
+) -> Plan:
+    """Find out what `prepare` would make, and write nothing.
+
+    Args:
+        dataset: as for `prepare`, like all else.
+
+    Raises:
+        DataprepError: what a run would raise before it writes.
+    """
+    call, request = _prepared(dataset, {"raw": raw, "out": out, **options}, beam_options)
+    if request.append:
+        raise UsageError("--dry_run tells of whole data sets only; leave out --append")
+    return _planned(call, request, progress)
+
+
+def _prepared(
+    dataset: str, given: Mapping[str, Any], beam_options: Sequence[str], *, foreign: bool = False
+) -> tuple[_Call, Request]:
+    """A call, and what it asks for; `foreign`: whatever is in OUT, which is not looked at."""
+    from dataprep.api.options import chosen_striping, prepare_options
+    from dataprep.jobs.request import Request
+    from dataprep.options import built, options_of
+    from dataprep.plugins import dataset_class
+    from dataprep.recipe import Recipe
+
+    kind = dataset_class(dataset)
+    call = _Call(prepare_options(kind), given, beam_options)
+    request = built(
+        Request,
+        call.values,
+        dataset=kind.name,
+        dataset_options={each.name: call.values[each.name] for each in options_of(kind.Options)},
+        recipe=built(Recipe, call.values, passes=tuple(kind.formats)),
+        striping=chosen_striping(call.values),
+    )
+    if not foreign:
+        _check_foreign(request.out)
+    return call, request
 
 
 def plan_raw(raw: Path, dataset: str, rule: str) -> Plan:
@@ -158,13 +139,8 @@ def plan_raw(raw: Path, dataset: str, rule: str) -> Plan:
     Args:
         rule: why it is taken for this data set.
     """
-    from dataprep.api.options import prepare_options
-    from dataprep.plugins import dataset_class
-
-    kind = dataset_class(dataset)
-    places = {"raw": raw, "out": "OUT"}  # which is not looked at
-    call = _Call(f"dataprep {dataset}", prepare_options(kind), places, ())
-    return _planned(call, _request(kind, call.values), None, rule)
+    call, request = _prepared(dataset, {"raw": raw, "out": "OUT"}, (), foreign=True)
+    return _planned(call, request, None, rule)
 
 
 def _planned(call: _Call, request: Request, progress: Tell | None, rule: str | None = None) -> Plan:
@@ -178,19 +154,22 @@ def _planned(call: _Call, request: Request, progress: Tell | None, rule: str | N
         return dry_run(request, Launcher(here), reporter, here.workers, rule)
 
 
-@_takes(ConvertOptions)
 def convert(
     source: StrPath,
     *,
     progress: Tell | None = None,
     beam_options: Sequence[str] = (),
-    **options: Unpack[ConvertOptions],
+    **options: Any,
 ) -> SealedSet:
     """Convert a finished data set to another format, without its raw data; or finish doing so.
 
     ``dataprep.convert("OUT", to="OUT2", sink="lmdb")``. Order and labels stay, and the bytes of
-    the images unless ``resize``, ``quality`` or the like is given. Options are those of
-    ``dataprep convert``.
+    the images unless ``resize``, ``quality`` or the like is given.
+
+    Args:
+        source: the data set.
+        progress: see `dataprep.prepare`.
+        beam_options: likewise.
 
     Raises:
         UsageError: an option that there is not, or a format that cannot hold the data set.
@@ -198,27 +177,28 @@ def convert(
         DataprepError: any other of its kinds; everything committed so far is kept.
     """
     from dataprep.api.options import convert_options
+    from dataprep.jobs.request import ConvertRequest
 
-    call = _Call("dataprep convert", convert_options(), options, beam_options)
-    return _convert(call, [located(source)], progress)
+    call = _Call(convert_options(), options, beam_options)
+    return _convert(call, ConvertRequest, (located(source),), progress, options.get("to"))
 
 
-@_takes(SelectOptions)
 def select(
     *sources: StrPath | Mapping[str, StrPath],
     progress: Tell | None = None,
     beam_options: Sequence[str] = (),
-    **options: Unpack[SelectOptions],
+    **options: Any,
 ) -> SealedSet:
     """Make a data set of chosen images of finished ones, without their raw data; or finish that.
 
     ``dataprep.select("OUT", to="OUT2", where="view = 'PA'", relabel="corrected.csv")``. Images that
-    are kept byte for byte come out as if they had been prepared so from the raw data. Options are
-    those of ``dataprep select``.
+    are kept byte for byte come out as if they had been prepared so from the raw data.
 
     Args:
         sources: data sets, of which one is made; or one mapping of names to them, which are put
             before their keys.
+        progress: see `dataprep.prepare`.
+        beam_options: likewise.
 
     Raises:
         UsageError: an option that there is not, or what is to be taken cannot be told.
@@ -226,51 +206,47 @@ def select(
         DataprepError: any other of its kinds; everything committed so far is kept.
     """
     from dataprep.api.options import select_options
+    from dataprep.jobs.request import SelectRequest
+    from dataprep.options import built
     from dataprep.sealed.set import SealedSet
-    from dataprep.tables.selection import Selection
+    from dataprep.tables.chosen import Selection
 
-    call = _Call("dataprep select", select_options(), options, beam_options)
+    call = _Call(select_options(), options, beam_options)
     named: dict[str, StrPath] = {}
     for source in sources:
         if isinstance(source, Mapping):
             named |= source
     places = [path for path in named.values() or sources if not isinstance(path, Mapping)]
-    paths = [located(path) for path in places]
+    paths = tuple(located(path) for path in places)
     if not paths or (named and len(sources) > 1):
         raise UsageError("dataprep select: expected data sets, or one mapping of names to them")
-    values = call.values
-    chosen = Selection(
-        **{
-            **_named_alike(Selection, values),
-            "exclude": values["exclude"] and values["exclude"].absolute(),
-            "relabel": values["relabel"] and values["relabel"].absolute(),
-            "names": tuple(named),
-        }
-    )
-    if values["sink"] is None:
+    if not call.values["sink"]:
         first = SealedSet.read(paths[0]).manifest.sink
-        given = {text.partition("=")[0] for text in values["sink_option"]}
-        kept = [f"{name}={it}" for name, it in first.config.items() if name not in given]
-        values |= {"sink": first.name, "sink_option": (*values["sink_option"], *kept)}
-    return _convert(call, paths, progress, chosen)
+        kept = {**first.config, **call.values["sink_option"]}
+        call.values |= {"sink": first.name, "sink_option": kept}
+    chosen = built(Selection, call.values, names=tuple(named))
+    return _convert(call, SelectRequest, paths, progress, options.get("to"), selection=chosen)
 
 
 def _convert(
-    call: _Call, sources: Sequence[Path], progress: Tell | None, chosen: Selection | None = None
+    call: _Call,
+    kind: type[ConvertRequest],
+    sources: tuple[Path, ...],
+    progress: Tell | None,
+    out: StrPath | None,
+    **more: Any,
 ) -> SealedSet:
     from dataprep.api.options import chosen_striping
-    from dataprep.jobs.request import ConvertRequest
+    from dataprep.jobs.request import ImagesAnew
+    from dataprep.options import built
 
-    request = ConvertRequest(
-        **{
-            **_named_alike(ConvertRequest, call.values),
-            "sources": tuple(sources),
-            "out": call.values["to"],
-            "sink_options": _sink_options(call.values),
-            "striping": chosen_striping(call.values),
-            "recipe": _recipe_anew(call.values),
-            "selection": chosen,
-        }
+    request = built(
+        kind,
+        call.values,
+        sources=tuple(path.absolute() for path in sources),
+        striping=chosen_striping(call.values),
+        recipe=built(ImagesAnew, call.values).recipe,
+        **more,
     )
     _check_foreign(request.out)
     from dataprep.jobs.deriving.convert import convert
@@ -278,22 +254,25 @@ def _convert(
 
     with call.running(progress) as reporter:
         made = convert(request, Launcher(call.engine), reporter, call.verifier(reporter))
-        return _told(made, request.out, reporter)
+        return _told(made, out, reporter)
 
 
-@_takes(CompactOptions)
 def compact(
     out: StrPath,
     *,
     progress: Tell | None = None,
     beam_options: Sequence[str] = (),
-    **options: Unpack[CompactOptions],
+    **options: Any,
 ) -> SealedSet:
     """Rebalance a data set extended with ``append``, without its raw data; or finish doing so.
 
     ``dataprep.compact("OUT")``. Then it is, byte for byte, what would have been made at once of all
-    images, with its classes in their order. If it was not extended, nothing is done. Options are
-    those of ``dataprep compact``.
+    images, with its classes in their order. If it was not extended, nothing is done.
+
+    Args:
+        out: the data set.
+        progress: see `dataprep.prepare`.
+        beam_options: likewise.
 
     Raises:
         UsageError: an option that there is not.
@@ -301,30 +280,32 @@ def compact(
         DataprepError: any other of its kinds; everything committed so far is kept.
     """
     from dataprep.api.options import chosen_striping, compact_options
-    from dataprep.jobs.request import ConvertRequest
+    from dataprep.jobs.request import Building, ConvertRequest
+    from dataprep.options import built
     from dataprep.sealed.set import SealedSet
 
-    call = _Call("dataprep compact", compact_options(), options, beam_options)
-    place = Path(not_empty(out))
+    call = _Call(compact_options(), options, beam_options)
+    place = Path(not_empty(out)).absolute()
     request = ConvertRequest(
+        **vars(built(Building, call.values)),
         sources=(place,),
         out=place,
-        build_dir=call.values["build_dir"],
+        sink="",
         striping=chosen_striping(call.values),
     )
     from dataprep.jobs.deriving.convert import compact
     from dataprep_pipelines.run import Launcher
 
     try:
-        before = SealedSet.read(request.out).manifest.sha256
+        before = SealedSet.read(place).manifest.sha256
     except DatasetError:  # for the run to explain, or of one that was killed, to finish
         before = ""
     with call.running(progress) as reporter:
         made = compact(request, Launcher(call.engine), reporter, call.verifier(reporter))
         if made.manifest.sha256 != before:
-            return _told(made, request.out, reporter)
+            return _told(made, out, reporter)
         reporter.line(f"{out}: nothing to compact, since nothing was added with --append")
-        return replace(made, out=request.out)
+        return replace(made, out=Path(out))
 
 
 def verify(
@@ -444,27 +425,16 @@ def status(out: StrPath) -> JobStatus:
     return read_status(Path(not_empty(out)))
 
 
-@_takes(StageOptions)
-def stage(
-    source: StrPath,
-    *,
-    to: StrPath | None = None,
-    progress: Tell | None = None,
-    **options: Unpack[StageOptions],
-) -> Path:
+def stage(source: StrPath, *, progress: Tell | None = None, **options: Any) -> Path:
     """Copy a data set to this node's own storage, hashed on the way; what is there is used again.
 
-    Called in every process of a job, one a node copies and the others wait.
+    Called in every process of a job, one a node copies and the others wait. Returns the directory
+    of the copy.
 
     Args:
         source: a directory that dataprep made, or any directory of files; or a data set in a
             bucket, ``s3://BUCKET/PREFIX``, ``gs://…`` or ``az://…``.
-        to: where to; None for this job's own directory in the node's scratch.
-        options: of ``dataprep stage``, under the same names: ``split=["train"]``,
-            ``share="node"``, ``verify="reread"``.
-
-    Returns:
-        The directory of the copy.
+        progress: see `dataprep.prepare`.
 
     Raises:
         NoRoomError: a node has too little space; nothing was copied anywhere.
@@ -472,7 +442,7 @@ def stage(
     """
     from dataprep.staging.stage import stage as run
 
-    request = stage_request(source, {"to": to, **options})
+    request = stage_request(source, options)
     with told(progress) as reporter:
         return run(request, reporter)
 
@@ -484,59 +454,48 @@ def stage_request(source: StrPath, options: Mapping[str, Any]) -> StageRequest:
         UsageError: an option that there is not, or that cannot have this value.
     """
     from dataprep.api.options import stage_options
-    from dataprep.api.parameters import resolve
+    from dataprep.options import built
     from dataprep.staging.plan import absolute_source
     from dataprep.staging.request import StageRequest
 
-    values = resolve("dataprep stage", stage_options(), options)
-    return StageRequest(
-        source=absolute_source(not_empty(source)),
-        splits=sorted({*values.pop("split")}),
-        share=values.pop("share") is not None,
-        broadcast=values.pop("broadcast") is not None,
-        **values,
-    )
+    values = stage_options().settle(options)
+    return built(StageRequest, values, source=absolute_source(not_empty(source)))
 
 
 class _Call:
     """A call that runs a job: the value of every option, and the engine that they choose."""
 
     def __init__(
-        self,
-        name: str,
-        table: Sequence[click.Option],
-        options: Mapping[str, Any],
-        beam_options: Sequence[str],
+        self, options: Options, given: Mapping[str, Any], beam_options: Sequence[str]
     ) -> None:
-        from dataprep.api.parameters import resolve
-
         # Python's processes import the script when they start, and would start the job once more.
         if getattr(current_process(), "_inheriting", False):
             raise UsageError(
                 "this script was imported by a process that it started itself; put its calls of "
                 'dataprep under `if __name__ == "__main__":`'
             )
-        self.values = resolve(name, table, options)
-        if any(map(options.get, ("dask_client_address", "dask_scheduler_file"))):
-            self.values["dask_slurm"] = options.get("dask_slurm")  # not the site's
-        self.engine = _engine(self.values, beam_options, options)
+        self.values = options.settle(given)
+        if any(map(given.get, ("dask_client_address", "dask_scheduler_file"))):
+            self.values["dask_slurm"] = given.get("dask_slurm")  # not the site's
+        self.engine = _engine(self.values, beam_options, given)
 
     @contextmanager
     def running(self, progress: Tell | None, *, messages: bool = True) -> Iterator[Reporter]:
         """Keep to ``io_limit`` meanwhile, in this process and in its children."""
         from dataprep.system.throttle import io_limited
 
-        with told(progress, messages=messages) as reporter, io_limited(self.values["io_limit"]):
+        limit = self.values["io_limit"] if self.engine.is_local else None  # which a site may set
+        with told(progress, messages=messages) as reporter, io_limited(limit):
             yield reporter
 
     def verifier(self, reporter: Reporter) -> Callable[[Path], Verified]:
-        """Verifies data sets, as ``check`` asks for it."""
-        return lambda out: _verified(out, self.values["check"], self.engine.workers, reporter)
+        """Verifies data sets, as ``verify`` asks for it."""
+        return lambda out: _verified(out, self.values["verify"], self.engine.workers, reporter)
 
 
-def _told(sealed: SealedSet, out: Path, reporter: Reporter) -> SealedSet:
+def _told(sealed: SealedSet, out: StrPath | None, reporter: Reporter) -> SealedSet:
     """What was made, at the place that the caller named; and a line on it."""
-    sealed = replace(sealed, out=out)
+    sealed = replace(sealed, out=Path(out or sealed.out))
     reporter.line(str(sealed))
     return sealed
 
@@ -552,81 +511,15 @@ def _verified(out: Path, level: Level, workers: int | None, reporter: Reporter) 
     return run(out, level, threads=workers or usable_cores(), progress=reporter.advance)
 
 
-def _named_alike(kind: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a dataclass that are options of the same name."""
-    return {field.name: values[field.name] for field in fields(kind) if field.name in values}
-
-
-def _request(dataset: type[Dataset], values: Mapping[str, Any]) -> Request:
-    from dataprep.api.options import chosen_striping, own_values
-    from dataprep.images import Recipe, Resize
-    from dataprep.jobs.request import MaxBad, Request
-
-    recipe = {
-        **_named_alike(Recipe, values),
-        "resize": None if values["resize"] is None else Resize.parse(values["resize"]),
-        "passes": tuple(dataset.formats),
-        "statistics": values["stats"],
-    }
-    # What is named here wins over an option of a plugin that is called like a field.
-    return Request(
-        **{
-            **_named_alike(Request, values),
-            "dataset": dataset.name,
-            "dataset_options": own_values(dataset, values),
-            "raw": values["raw_data_dir"],
-            "out": values["local_scratch_dir"],
-            "recipe": Recipe(**recipe),
-            "max_bad": MaxBad.parse(values["max_bad"]),
-            "sink_options": _sink_options(values),
-            "striping": chosen_striping(values),
-        }
-    )
-
-
-def _recipe_anew(values: Mapping[str, Any]) -> Recipe | None:
-    """What ``convert`` is to do to the images; None: to leave them as they are."""
-    from dataprep.api.options import ANEW
-    from dataprep.images import Recipe, Resize
-
-    chosen = {name: values[name] for name in ANEW if values[name] not in (None, False)}
-    if not chosen:
-        return None
-    if [*chosen] == ["quality"]:
-        chosen["encoding"] = "jpeg"
-    if "resize" in chosen:
-        chosen["resize"] = Resize.parse(chosen["resize"])
-    # Files stay what they are, JPEG or PNG, unless --encoding says otherwise.
-    return Recipe(passes=("JPEG", "PNG"), **chosen)
-
-
-def _sink_options(values: Mapping[str, Any]) -> dict[str, str]:
-    """The format's own options, by name."""
-    found: dict[str, str] = {}
-    for text in values["sink_option"]:
-        name, equals, value = text.partition("=")
-        if not equals or not name or name in found:
-            raise UsageError(f"--sink_option {text!r}: expected NAME=VALUE, each name once")
-        found[name] = value
-    return found
-
-
 def _engine(
-    values: dict[str, Any], beam_options: Sequence[str], given: Mapping[str, Any]
+    values: Mapping[str, Any], beam_options: Sequence[str], given: Mapping[str, Any]
 ) -> Engine:
-    """What runs the job; the site's defaults that say nothing to it are taken out of the values."""
-    from dataprep.api.options import DASK_TIMEOUT
+    """What runs the job."""
     from dataprep_pipelines.runners import Engine
 
-    engine = Engine(
-        values["workers"] or usable_cores(),
-        values["runner"],
-        tuple(beam_options),
-        values["dask_client_address"],
-        values["dask_scheduler_file"],
-        values["dask_slurm"],
-        values["dask_timeout"] or DASK_TIMEOUT,
-    )
+    chosen = {each.name: values[each.name] for each in fields(Engine) if each.name in values}
+    workers = values["workers"] or usable_cores()
+    engine = Engine(**{**chosen, "workers": workers, "beam_options": tuple(beam_options)})
     for names, of_use, what in (
         (_OF_DASK, engine.is_dask, "Dask's workers"),
         (_OF_THIS_MACHINE, engine.is_local, "the processes that dataprep starts on this machine"),
@@ -634,7 +527,6 @@ def _engine(
         for name in names:
             if given.get(name) is not None and not of_use:
                 raise UsageError(f"--{name} is for {what}, but --runner is {engine.runner}")
-            values[name] = values[name] if of_use else None
     return engine
 
 

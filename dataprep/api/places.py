@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from dataprep.api.option_types import StrPath
 from dataprep.errors import UsageError
+from dataprep.options import StrPath, byte_size
 from dataprep.remote.store import address_of
 
 
@@ -38,8 +38,10 @@ def located(
     address = address_of(not_empty(place))
     if address is None:
         return Path(place)
-    from dataprep.api.parameters import byte_size  # late, as what follows: they load more
-    from dataprep.remote.cache import cached
+    from dataprep.remote.cache import cached  # late: it loads more
 
-    most = None if cache_bytes is None else byte_size().parse(cache_bytes)
+    try:
+        most = None if cache_bytes is None else byte_size(cache_bytes)
+    except ValueError as error:
+        raise UsageError(f"cache_bytes: {error}") from error
     return cached(address, None if cache is None else Path(not_empty(cache)), most)

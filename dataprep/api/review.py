@@ -10,9 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from dataprep.api.option_types import StrPath
 from dataprep.api.places import located
 from dataprep.api.progress import Tell, told
+from dataprep.options import StrPath
 from dataprep.remote.store import address_of
 from dataprep.sealed.set import SealedSet
 from dataprep.system.durable_files import write_beside
@@ -68,15 +68,15 @@ def lint(
         DatasetError: there is no intact manifest, or only a part of the data set.
         UsageError: no such rule, a value that none can have, or the file cannot be written.
     """
-    from dataprep.api.options import lint_options
-    from dataprep.api.parameters import resolve
+    from dataprep.api.options import Linting
+    from dataprep.api.parameters import options
     from dataprep.review.findings import Excluded, Limits, chosen_rules, opened, write_excluded
     from dataprep.review.findings import lint as run
     from dataprep.review.near import CHOICES
 
     given = {"rules": rules, "distance": distance, "fewest": fewest, "imbalance": imbalance}
     more = {"show": show, "write_exclude": write_exclude}
-    values = resolve("dataprep lint", lint_options(), {**given, **more})
+    values = options("dataprep lint", Linting).settle({**given, **more})
     chosen = chosen_rules(values["rules"])
     limits = Limits(values["distance"], values["fewest"], values["imbalance"])
     left_out: dict[tuple[str, str], Excluded] | None = None if write_exclude is None else {}
@@ -109,12 +109,12 @@ def report(
         DatasetError: there is no intact manifest, or only a part of the data set.
         UsageError: matplotlib or Jinja2 is not installed, or the page cannot be written there.
     """
-    from dataprep.api.options import report_options
-    from dataprep.api.parameters import resolve
+    from dataprep.api.options import Reporting
+    from dataprep.api.parameters import options
     from dataprep.review.near import CHOICES
     from dataprep.review.report import NAME, write_report
 
-    values = resolve("dataprep report", report_options(), {"to": to, "seed": seed})
+    values = options("dataprep report", Reporting).settle({"to": to, "seed": seed})
     path = values["to"] or Path(_beside(out), NAME)
     with told(progress) as reporter:
         advance = partial(reporter.counting, "report", CHOICES)

@@ -9,19 +9,18 @@ from typing import TYPE_CHECKING
 import click
 
 from dataprep.api.calls import diff, verify
-from dataprep.api.options import workers_option
-from dataprep.api.parameters import choice, flag
+from dataprep.cli.options import WORKERS, flag, own
 from dataprep.cli.output import PLACE, json_option, show
 from dataprep.cli.signals import watched
 from dataprep.errors import DatasetError
 from dataprep.sealed.set import described
+from dataprep.sealed.verify import Level
 from dataprep.system.messages import counted, sized
 
 if TYPE_CHECKING:
     from dataprep.sealed.diff import Difference
     from dataprep.sealed.verify import Verified
 
-_LEVELS = ["size", "hash", "records", "decode", "reader"]
 _LEVEL = (
     "size: every file is there. hash: and unchanged. records: and well-formed, with the right "
     "labels. decode: and every image decodes. reader: and the format's own reader agrees."
@@ -32,8 +31,8 @@ _LEVEL = (
     "verify",
     params=[
         click.Argument(["out"], type=PLACE),
-        choice("level", _LEVELS, "hash", _LEVEL),
-        workers_option(),
+        own("level", _LEVEL, "hash", Level),
+        WORKERS,
         flag("discard", "Delete the damaged files; not those that cannot be read."),
         json_option("Verified"),
     ],
@@ -74,7 +73,7 @@ def _verified_lines(found: Verified, out: Path | str, level: str) -> Iterator[st
     params=[
         click.Argument(["a"], type=PLACE),
         click.Argument(["b"], type=PLACE),
-        workers_option(),
+        WORKERS,
         json_option("Difference"),
     ],
 )

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from dataprep.api.parameters import flag
+from dataprep.cli.options import flag
 from dataprep.cli.output import show
 from dataprep.errors import DataprepError
 from dataprep.plugins import OUR_PACKAGE

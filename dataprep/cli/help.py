@@ -8,8 +8,8 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from dataprep.api.options import SECTIONS
-from dataprep.api.parameters import Option
+from dataprep.api.parameters import SECTIONS
+from dataprep.cli.options import Shown
 from dataprep.cli.output import say
 from dataprep.cli.signals import watched
 
@@ -72,7 +72,7 @@ class JobCommand(click.Command):
             record = parameter.get_help_record(ctx)
             if record is None or isinstance(parameter, click.Argument):
                 continue
-            if isinstance(parameter, Option) and parameter.rare and HELP_ALL not in ctx.meta:
+            if isinstance(parameter, Shown) and parameter.rare and HELP_ALL not in ctx.meta:
                 hidden += 1
             else:
                 sections[getattr(parameter, "section", "Help")].append(record)

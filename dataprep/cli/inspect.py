@@ -6,11 +6,11 @@ from contextlib import closing
 from dataclasses import fields
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 
-from dataprep.api.parameters import choice, flag, number, option
+from dataprep.cli.options import flag, number, own
 from dataprep.cli.output import PLACE, say, show
 from dataprep.errors import DatasetError, UsageError
 from dataprep.plugins import load_sink
@@ -35,10 +35,10 @@ _LABELS = (
     "inspect",
     params=[
         click.Argument(["target"], metavar="OUT|SHARD|RAW", type=PLACE),
-        number("records", "N", "Records of a shard to show.", least=0, default=5),
-        option("sink", _SINK, metavar="NAME"),
+        number("records", "N", "Records of a shard to show.", 5, least=0),
+        own("sink", _SINK, metavar="NAME"),
         flag("json", _JSON),
-        choice("labels", ("markdown", "csv"), None, _LABELS),
+        own("labels", _LABELS, None, Literal["markdown", "csv"]),
     ],
 )
 def inspect_command(

@@ -13,8 +13,8 @@ from typing import Any
 
 import click
 
-from dataprep.api.parameters import flag
 from dataprep.api.progress import forget_stdout
+from dataprep.cli.options import flag
 from dataprep.errors import DataprepError
 from dataprep.system.messages import printable
 

@@ -6,10 +6,10 @@ from functools import partial
 from inspect import cleandoc
 from typing import Any
 
-from dataprep.api.calls import prepare
+from dataprep.api.calls import plan, prepare
 from dataprep.api.options import prepare_options
-from dataprep.api.parameters import flag, in_section
 from dataprep.cli.help import JobCommand
+from dataprep.cli.options import flag, shown
 from dataprep.cli.output import show
 from dataprep.errors import UsageError
 from dataprep.plugins import dataset_class
@@ -34,13 +34,14 @@ def dataset_command(name: str) -> JobCommand:
     """
     dataset = dataset_class(name)
     text = f"{cleandoc(dataset.summary)}\n\n{_RESUMING}"
-    looking = in_section("Output", [flag("dry_run", _DRY_RUN), flag("json", _JSON)])
-    return JobCommand(name, partial(_run, name), [*prepare_options(dataset), *looking], text)
+    looking = flag("dry_run", _DRY_RUN, section="Output"), flag("json", _JSON, section="Output")
+    table = shown(prepare_options(dataset).table)
+    return JobCommand(name, partial(_run, name), [*table, *looking], text)
 
 
 def _run(name: str, *, dry_run: bool = False, json: bool = False, **given: Any) -> None:
     if dry_run:
-        show(prepare(name, dry_run=True, **given), json=json)
+        show(plan(name, **given), json=json)
     elif json:
         raise UsageError("--json prints what --dry_run finds out; give both, or leave it out")
     else:

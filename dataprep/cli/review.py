@@ -9,28 +9,29 @@ from typing import Any
 
 import click
 
-from dataprep.api.options import lint_options, report_options
-from dataprep.api.parameters import Parsed, names, number, option
+from dataprep.api.options import Linting, Reporting
 from dataprep.api.places import located
 from dataprep.api.review import Linted, card, lint, report
+from dataprep.cli.help import given
+from dataprep.cli.options import number, own, shown
 from dataprep.cli.output import PATH, PLACE, json_option, say, show
 from dataprep.cli.signals import watched
 from dataprep.errors import FindingsError, UsageError
+from dataprep.options import names, options_of
 from dataprep.system.messages import counted
 from dataprep.system.regular_files import read_regular
 
 _LEVELS = frozenset({"error", "warning", "any"})
 
 _FAIL = "Exit with code 5 on findings of these rules or levels: error, warning, any."
-_FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.command(
     "lint",
     params=[
         click.Argument(["out"], type=PLACE),
-        *lint_options(),
-        option("fail_on", _FAIL, type=Parsed(names), metavar="NAMES"),
+        *shown(options_of(Linting)),
+        own("fail_on", _FAIL, metavar="NAMES", parse=names),
         json_option("Linted"),
     ],
 )
@@ -47,10 +48,12 @@ def lint_command(
 
     wanted = {*(fail_on or ())}
     chosen_rules(sorted(wanted - _LEVELS))
-    options["show"] = None if json else options["show"]
+    options = given(click.get_current_context(), options)
+    if json:
+        options["show"] = None
     with watched("nothing was changed") as display:
         found = lint(out, progress=display, **options)
-    show(found, json=json, lines=_linted_lines(found, out, options["write_exclude"]))
+    show(found, json=json, lines=_linted_lines(found, out, options.get("write_exclude")))
     failed = [
         rule.rule
         for rule in found.rules
@@ -78,7 +81,7 @@ def _linted_lines(found: Linted, out: Path | str, exclude: Path | None) -> Itera
     "report",
     params=[
         click.Argument(["out"], type=PLACE),
-        *report_options(),
+        *shown(options_of(Reporting)),
     ],
 )
 def report_command(out: Path | str, **options: Any) -> None:
@@ -87,6 +90,7 @@ def report_command(out: Path | str, **options: Any) -> None:
     It is one file that needs no network, and has code that loads the data set. Needs the extra
     report.
     """
+    options = given(click.get_current_context(), options)
     with watched("nothing was changed") as display:
         path = report(out, progress=display, **options)
     say(path)
@@ -96,7 +100,7 @@ def report_command(out: Path | str, **options: Any) -> None:
     "preview",
     params=[
         click.Argument(["out"], type=PATH),
-        option("split", "Split to show. [default: train, or the first]", metavar="NAME"),
+        own("split", "Split to show. [default: train, or the first]", metavar="NAME"),
         number("images", "N", "Most images to show.", default=32),
         number("seed", "N", "Random seed that chooses the images.", least=0, default=0),
     ],
@@ -123,15 +127,15 @@ _RAI = (
     "card",
     params=[
         click.Argument(["out"], type=PLACE),
-        option("name", "Name of the data set.", metavar="TEXT"),
-        option("description", "Description, in a few sentences.", metavar="TEXT"),
-        option("license", "License: a URL or an SPDX identifier.", metavar="URL|SPDX"),
-        option("creator", "Person or organisation that made it.", metavar="TEXT"),
-        option("url", "Home page.", metavar="URL"),
-        option("date", "Date of publication.", metavar="YYYY-MM-DD"),
-        option("cite_as", "Citation.", metavar="BIBTEX"),
-        option("version", "Version of the data. [default: 1.0.0]", metavar="TEXT"),
-        option("rai", _RAI, metavar="FILE", type=_FILE),
+        own("name", "Name of the data set.", metavar="TEXT"),
+        own("description", "Description, in a few sentences.", metavar="TEXT"),
+        own("license", "License: a URL or an SPDX identifier.", metavar="URL|SPDX"),
+        own("creator", "Person or organisation that made it.", metavar="TEXT"),
+        own("url", "Home page.", metavar="URL"),
+        own("date", "Date of publication.", metavar="YYYY-MM-DD"),
+        own("cite_as", "Citation.", metavar="BIBTEX"),
+        own("version", "Version of the data. [default: 1.0.0]", metavar="TEXT"),
+        own("rai", _RAI, kind=Path, metavar="FILE", place="file"),
     ],
 )
 def card_command(out: Path | str, rai: Path | None, **fields: str | None) -> None:

@@ -10,6 +10,7 @@ import click
 from dataprep.api.calls import compact, convert, select
 from dataprep.api.options import compact_options, convert_options, select_options
 from dataprep.cli.help import JobCommand
+from dataprep.cli.options import shown
 from dataprep.cli.output import PATH, PLACE
 from dataprep.errors import UsageError
 
@@ -24,7 +25,7 @@ the source. If it is killed, run it again to resume.
 convert_command = JobCommand(
     "convert",
     convert,
-    [click.Argument(["source"], metavar="OUT", type=PLACE), *convert_options()],
+    [click.Argument(["source"], metavar="OUT", type=PLACE), *shown(convert_options().table)],
     _CONVERT,
 )
 
@@ -54,7 +55,7 @@ select_command = JobCommand(
     _select,
     [
         click.Argument(["sources"], metavar="[NAME=]SRC...", nargs=-1, required=True),
-        *select_options(),
+        *shown(select_options().table),
     ],
     _SELECT,
 )
@@ -70,5 +71,8 @@ again to resume.
 """
 
 compact_command = JobCommand(
-    "compact", compact, [click.Argument(["out"], type=PATH), *compact_options()], _COMPACT
+    "compact",
+    compact,
+    [click.Argument(["out"], type=PATH), *shown(compact_options().table)],
+    _COMPACT,
 )

@@ -7,12 +7,12 @@ import re
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
-from dataprep.api.parameters import choice
 from dataprep.api.review import comma_separated, sql
+from dataprep.cli.options import own
 from dataprep.cli.output import as_json, say
 from dataprep.errors import UsageError
 from dataprep.system.messages import printable
@@ -28,7 +28,7 @@ _NAMED: Final = re.compile("([A-Za-z0-9_]+)=(.+)", re.DOTALL)
     params=[
         click.Argument(["sets"], metavar="OUT|NAME=OUT...", nargs=-1, required=True),
         click.Argument(["query"], metavar="QUERY"),
-        choice("format", ("table", "csv", "json"), "table", "How to print what is found."),
+        own("format", "How to print what is found.", "table", Literal["table", "csv", "json"]),
     ],
 )
 def sql_command(sets: tuple[str, ...], query: str, format: str) -> None:  # noqa: A002  # the option's

@@ -8,15 +8,15 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from dataprep.api.calls import push, stage_request
 from dataprep.api.options import stage_options
-from dataprep.api.parameters import choice, flag, number, option
 from dataprep.api.progress import Display, Reporter
 from dataprep.cli.help import given
+from dataprep.cli.options import flag, number, own, shown
 from dataprep.cli.output import PATH, PLACE, hand_on, json_option, say, show
 from dataprep.cli.signals import watched
 from dataprep.errors import NoRoomError, StagingError, UsageError
@@ -59,14 +59,14 @@ class _WithCommand(click.Command):
     cls=_WithCommand,
     params=[
         click.Argument(["source"], metavar="[SRC]", required=False, type=PLACE),
-        *stage_options(),
+        *shown(stage_options().table),
         flag("print_dir", _PRINTED),
         flag("keep", _KEEP),
         flag("status", _INSTEAD),
         flag("json", "With --status: print JSON."),
         flag("clean", _CLEANED),
         # How `dataprep stage SRC -- COMMAND` starts itself on every node.
-        choice("launched", ["copy", "clean", "clean_later"], None, "", hidden=True),
+        own("launched", "", None, Literal["copy", "clean", "clean_later"], hidden=True),
     ],
 )
 @click.pass_context
@@ -112,7 +112,7 @@ def stage_command(context: click.Context, /, *, source: Path | str | None, **val
         _clean(source, values)
     else:
         assert source is not None  # noqa: S101  # seen above
-        ours = {option.name for option in stage_options()}
+        ours = {option.name for option in stage_options().table}
         options = {name: value for name, value in given(context, values).items() if name in ours}
         request = stage_request(source, options)
         if training:
@@ -244,9 +244,9 @@ _EPILOG = (
     params=[
         click.Argument(["scheduler"], type=click.Choice(["slurm", "pbs", "lsf"])),
         click.Argument(["source"], metavar="[SRC]", required=False, type=PLACE),
-        *(option for option in stage_options() if option.name in _SHARED),
-        option("to", _COPY_TO, metavar="DIR"),
-        number("nodes", "N", "Number of nodes of the job.", default=4),
+        *shown(option for option in stage_options().table if option.name in _SHARED),
+        own("to", _COPY_TO, metavar="DIR"),
+        number("nodes", "N", "Number of nodes of the job.", 4),
         flag("keep", "Keep the copies if the job is stopped, for its requeue to use."),
         flag("epilog", _EPILOG),
     ],
@@ -279,8 +279,8 @@ def hook_command(
     request = StageRequest(
         source=absolute_source(source or ""),
         splits=values["split"],
-        share=values["share"] is not None,
-        broadcast=values["broadcast"] is not None,
+        share=values["share"],
+        broadcast=values["broadcast"],
     )
     hand_on(render(scheduler, None if epilog else request, to=to, nodes=nodes, keep=keep))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from dataprep.api.calls import status
-from dataprep.api.parameters import flag
+from dataprep.cli.options import flag
 from dataprep.cli.output import PATH, json_option, say, show
 from dataprep.system.messages import printable
 

@@ -2,68 +2,91 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 
-from dataprep.api.options import lustre_pool, with_site_defaults
-from dataprep.api.parameters import Option, byte_size, option, stripes
+from dataprep.api.parameters import options
+from dataprep.cli.help import given
+from dataprep.cli.options import shown
 from dataprep.cli.output import say
 from dataprep.errors import DatasetError, UsageError
+from dataprep.jobs.request import Cluster
+from dataprep.options import byte_size, like, option, read
 from dataprep.system.filesystems import is_own_folder, walk
+from dataprep.system.lustre import (
+    LUSTRE,
+    SIZE_LIMIT,
+    SIZE_UNIT,
+    STRIPE_SIZE,
+    Striping,
+    carry_out,
+    explain_other,
+    plan_directories,
+    stripes,
+)
 from dataprep.system.messages import counted
+from dataprep.system.site import site
 
 _SHARD = 150_000_000  # what shards are made to be; any size below 1 GiB means the same
 _DIRECTORY = click.Path(path_type=Path, file_okay=False, resolve_path=True)
 
 
-def _options() -> list[Option]:
-    count = (
+def _count(value: int | str) -> int | Literal["auto", "off"]:
+    if value == "off":
+        raise ValueError("'off' is none of auto, a number of stripes and -1 (all targets)")
+    return stripes(value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Wanted:
+    """What layout is asked for."""
+
+    count: int | Literal["auto", "off"] = option(
         "Stripes a file. auto: 1 for files below 1 GiB and more for larger ones, unless DIR has a "
-        "progressive layout; -1: on all targets."
+        "progressive layout; -1: on all targets.",
+        "auto",
+        metavar="[auto|COUNT]",
+        parse=_count,
     )
-    largest = (
+    stripe_size: int = option(
+        "E.g. 1MiB; a multiple of 64KiB. [default: 4MiB]",
+        STRIPE_SIZE,
+        metavar="SIZE",
+        parse=byte_size,
+        shown=False,
+    )
+    file_size: int | None = option(
         "Of the largest file that will be there, e.g. 42GB. [default: that of the files there; "
-        "else a shard's, 150MB]"
+        "else a shard's, 150MB]",
+        None,
+        metavar="SIZE",
+        parse=byte_size,
     )
-    kind, metavar = stripes("auto"), "[auto|COUNT]"
-    size = "E.g. 1MiB; a multiple of 64KiB."
-    table = [
-        option("count", count, type=kind, default="auto", metavar=metavar),
-        option("stripe_size", size, type=byte_size(), default="4MiB", metavar="SIZE"),
-        option("file_size", largest, type=byte_size(), metavar="SIZE"),
-        lustre_pool(),
-    ]
-    return with_site_defaults(table)
+    lustre_pool: str | None = like(Cluster, "lustre_pool")
 
 
 @click.command(
-    "stripe", params=[click.Argument(["directory"], metavar="DIR", type=_DIRECTORY), *_options()]
+    "stripe",
+    params=[
+        click.Argument(["directory"], metavar="DIR", type=_DIRECTORY),
+        *shown(options("dataprep stripe", _Wanted).table),
+    ],
 )
-def stripe_command(directory: Path, **options: Any) -> None:
+@click.pass_context
+def stripe_command(context: click.Context, /, *, directory: Path, **values: Any) -> None:
     """Set the Lustre layout of DIR, and of directories in it that hold files, before it is filled.
 
     New files get the layout; it is read back, since a site may refuse it without saying so. DIR is
     made if it is not there. Elsewhere than on Lustre nothing is done.
     """
     from dataprep.system.filesystems import filesystem_of
-    from dataprep.system.lustre import (
-        LUSTRE,
-        SIZE_LIMIT,
-        SIZE_UNIT,
-        Striping,
-        carry_out,
-        explain_other,
-        plan_directories,
-    )
 
-    striping = Striping(
-        count=options["count"],
-        stripe_size=options["stripe_size"],
-        pool=options["lustre_pool"] or "",
-        asked=True,
-    )
+    asked = read(_Wanted, given(context, values), "dataprep stripe")
+    pool = asked.lustre_pool or getattr(site(), "lustre_pool", None) or ""
+    striping = Striping(asked.count, asked.stripe_size, pool, asked=True)
     if striping.stripe_size >= SIZE_LIMIT or striping.stripe_size % SIZE_UNIT:
         raise UsageError(
             f"--stripe_size: {striping.stripe_size:,} bytes; a stripe is a multiple of 64 KiB and "
@@ -78,15 +101,15 @@ def stripe_command(directory: Path, **options: Any) -> None:
     for file, size in there.items():
         for place in (directory, file.parent):
             largest[place] = max(size, largest.get(place, 0))
-    if options["file_size"] is not None:
-        largest = dict.fromkeys(largest, options["file_size"])
+    if asked.file_size is not None:
+        largest = dict.fromkeys(largest, asked.file_size)
     plans = plan_directories(largest, striping)
     moving = there and any(plan.changes for plan in plans)
     outcomes = []
     for plan in plans:
-        given, line = carry_out(plan)
+        done, line = carry_out(plan)
         say(line)
-        outcomes.append(given)
+        outcomes.append(done)
     if refused := outcomes.count(False):
         raise DatasetError(
             f"{refused} of {counted(len(plans), 'directory', 'directories')} did not get the "

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dataprep.api.parameters import number
+from dataprep.cli.options import number
 from dataprep.cli.output import say
 from dataprep.system.messages import counted, sized
 
@@ -28,8 +28,8 @@ def synthesize_command() -> None:
     "imagenet",
     params=[
         _DIRECTORY,
-        number("classes", "N", "Classes, of the 1000 official ones.", default=10),
-        number("images_per_class", "N", "Training images in each class.", default=30),
+        number("classes", "N", "Classes, of the 1000 official ones.", 10),
+        number("images_per_class", "N", "Training images in each class.", 30),
     ],
 )
 def _imagenet(directory: Path, **options: Any) -> None:
@@ -50,8 +50,8 @@ def _imagenet(directory: Path, **options: Any) -> None:
     "chestxray14",
     params=[
         _DIRECTORY,
-        number("patients", "N", "With 3.6 images each in the mean.", default=60),
-        number("size", "PIXELS", "Pixels a side; the original has 1024.", default=256),
+        number("patients", "N", "With 3.6 images each in the mean.", 60),
+        number("size", "PIXELS", "Pixels a side; the original has 1024.", 256),
     ],
 )
 def _chestxray14(directory: Path, **options: Any) -> None:

@@ -10,9 +10,10 @@ from __future__ import annotations
 from dataprep.archives.containers import container_kind, list_container, stat_fingerprint
 from dataprep.archives.listing import Listing, StoredImage
 from dataprep.archives.reading import close_archives, read_image
-from dataprep.datasets.base import Attribute, Dataset, Found, Option, ScanUnit, wanted_splits
+from dataprep.datasets.base import Attribute, Dataset, Found, ScanUnit, wanted_splits
 from dataprep.datasets.imagenet.dataset import ImageNet
-from dataprep.datasets.splits import Cut, parse_seed, parse_share
+from dataprep.datasets.splits import Cut, parse_share
+from dataprep.options import option
 from dataprep.tables import Ignored, Row, Scanned, Unmatched
 
 __all__ = [
@@ -23,7 +24,6 @@ __all__ = [
     "Ignored",
     "ImageNet",
     "Listing",
-    "Option",
     "Row",
     "ScanUnit",
     "Scanned",
@@ -32,7 +32,7 @@ __all__ = [
     "close_archives",
     "container_kind",
     "list_container",
-    "parse_seed",
+    "option",
     "parse_share",
     "read_image",
     "stat_fingerprint",

@@ -11,9 +11,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from dataprep.errors import SourceError, UsageError
+from dataprep.options import read, stated, written
 from dataprep.system.messages import printable, some_of
 from dataprep.tables import Scanned
 from dataprep.tables.cut import StratifiedCut
@@ -23,29 +24,9 @@ OLDEST: Final = 120  # years; an age above is a mistake, or stands for none
 TOO_OLD: Final = "age out of range"  # what `Scanned.counts` calls it
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
-    """One option of a data set on the command line; its value is text.
-
-    Attributes:
-        name: without the dashes: ``validation_fraction``.
-        help: what ``--help`` says.
-        default: the value if the user gives none; None if it then has none.
-        choices: the only values there are; empty if any text will do.
-        metavar: what stands for the value in ``--help``.
-        file: whether it is the path of an existing file; then the data set gets it absolute.
-        directory: whether that may be a directory.
-        flag: whether it has no value on the command line; given, it is ``yes``.
-    """
-
-    name: str
-    help: str
-    default: str | None = None
-    choices: tuple[str, ...] = ()
-    metavar: str | None = None
-    file: bool = False
-    directory: bool = False
-    flag: bool = False
+@dataclass(frozen=True)
+class NoOptions:
+    """The options of a data set that has none of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,10 +186,10 @@ class Dataset(ABC):
     It has its options and nothing else: what it finds is in a `Found`.
 
     Args:
-        options: values for `OPTIONS`.
+        options: of `Options`, by name: values, or the text of the command line.
 
     Raises:
-        UsageError: an option it does not have, or a value that is none of its choices.
+        UsageError: an option it does not have, or that cannot have this value.
     """
 
     name: ClassVar[str]
@@ -217,10 +198,14 @@ class Dataset(ABC):
     summary: ClassVar[str] = ""
     """The help of its command: a line, then perhaps paragraphs."""
 
-    OPTIONS: ClassVar[tuple[Option, ...]] = ()
-    """Its own options, besides those that all data sets share."""
+    Options: ClassVar[type[Any]] = NoOptions
+    """Its own options, besides those that all data sets share: a frozen dataclass, whose fields are
+    made by `dataprep.options.option`."""
 
-    defaults: ClassVar[Mapping[str, str]] = {}
+    options: Any
+    """Theirs: an instance of `Options`; annotate it so in a subclass."""
+
+    defaults: ClassVar[Mapping[str, Any]] = {}
     """Shared options whose default is another for this data set: ``{"color": "gray"}``."""
 
     formats: ClassVar[frozenset[Literal["JPEG", "PNG"]]] = frozenset({"JPEG"})
@@ -234,27 +219,16 @@ class Dataset(ABC):
     """What catalogues ask for, by the names of `dataprep.review.card.Card`, as far as it is known:
     ``license``, ``cite_as``, ``url`` and so on."""
 
-    def __init__(self, **options: str) -> None:
-        known = {option.name: option for option in self.OPTIONS}
-        for name, value in options.items():
-            option = known.get(name)
-            if option is None:
-                listed = ", ".join(known) or "none"
-                raise UsageError(f"data set {self.name} has no option {name!r}; it has: {listed}")
-            if option.choices and value not in option.choices:
-                raise UsageError(f"--{name} {value} is not one of {', '.join(option.choices)}")
-        defaults = {name: option.default for name, option in known.items()}
-        self.options: dict[str, str] = {
-            name: value for name, value in {**defaults, **options}.items() if value is not None
-        }
+    def __init__(self, **options: Any) -> None:
+        self.options = read(self.Options, options, f"data set {self.name}")
 
     def config(self) -> Mapping[str, str]:
         """The options that shape the index, kept in the manifest; no paths.
 
         Of a file, whatever identifies its content belongs here or in `fingerprint`.
         """
-        files = {option.name for option in self.OPTIONS if option.file}
-        return {name: value for name, value in self.options.items() if name not in files}
+        said = stated(self.options).items()
+        return {name: written(value) for name, value in said if not isinstance(value, Path)}
 
     def name_classes(self, found: Found, names: Collection[str]) -> Classes:
         """The classes of a data set where only scanning can tell them, by name if nothing else.

@@ -13,7 +13,6 @@ from fractions import Fraction
 from math import ceil
 from typing import Final
 
-from dataprep.errors import UsageError
 from dataprep.system.messages import printable
 from dataprep.system.shares import read_share
 from dataprep.tables.cut import StratifiedCut
@@ -145,45 +144,33 @@ class Cut:
         return f"case{cases} else $rest end", {"seed": str(self.seed), **values}
 
 
-def parse_split(option: str, text: str) -> str:
-    """The name of a split, as `split_name`.
+def parse_split(value: str) -> str:
+    """The name of a split, as `split_name`; the message says what was given.
 
     Raises:
-        UsageError: it can be none.
+        ValueError: it can be none.
     """
     try:
-        return split_name(text)
+        return split_name(value)
     except ValueError as error:
-        raise UsageError(f"--{option} {printable(text)}: {error}") from error
+        raise ValueError(f"{printable(value)}: {error}") from error
 
 
-def parse_share(option: str, text: str) -> Fraction:
+def parse_share(value: float | str | Fraction) -> Fraction:
     """A share of the groups, ``0.1``, ``10%`` or ``1/10``, exactly.
 
     Raises:
-        UsageError: it is no number from 0 to below 1.
+        ValueError: it is no number from 0 to below 1.
     """
     try:
-        share = read_share(text)
+        share = read_share(value)
     except ValueError:
         share = Fraction(1)
     if share == 1:
-        raise UsageError(
-            f"--{option} {printable(text)}: expected a number from 0 to below 1, such as 0.1"
+        raise ValueError(
+            f"{printable(str(value))}: expected a number from 0 to below 1, such as 0.1"
         )
     return share
-
-
-def parse_seed(option: str, text: str) -> int:
-    """A seed.
-
-    Raises:
-        UsageError: it is no whole number.
-    """
-    try:
-        return int(text)
-    except ValueError:
-        raise UsageError(f"--{option} {text}: expected a whole number, such as 0") from None
 
 
 def _ranges(shares: Sequence[tuple[str, Fraction]]) -> Iterator[tuple[str, int, int]]:

@@ -39,6 +39,7 @@ from dataprep.archives.listing import is_image_name
 from dataprep.archives.reading import close_archives, read_image
 from dataprep.datasets.base import Dataset, Found, ScanUnit, refuse_reserved
 from dataprep.errors import SourceError, UsageError
+from dataprep.options import options_of, stated
 from dataprep.sinks.subprocess_reader import in_child
 from dataprep.tables import Row, Scanned
 
@@ -63,16 +64,17 @@ class DatasetTests:
         assert re.fullmatch(r"[a-z][a-z0-9_-]*", dataset.name), "name: small letters and digits"
         assert dataset.summary.strip(), "summary: the command needs a help"
         assert set(dataset.formats) <= {"JPEG", "PNG"}, "formats: of JPEG and PNG"
-        names = [option.name for option in dataset.OPTIONS]
-        assert len(set(names)) == len(names), "OPTIONS: each name once"
-        for option in dataset.OPTIONS:
+        names = [option.name for option in options_of(dataset.Options)]
+        assert len({*names}) == len(names), "Options: each name once"
+        for option in options_of(dataset.Options):
             assert re.fullmatch(r"[a-z][a-z0-9_]*", option.name), f"rename --{option.name}"
             assert option.help.strip(), f"--{option.name} needs a help"
-            if option.choices:
-                assert option.default in (None, *option.choices), f"--{option.name}: its default"
+            assert not option.required, f"--{option.name} needs a default, perhaps None"
+            if option.words:
+                assert option.default in (None, *option.words), f"--{option.name}: its default"
         config = dict(dataset.config())
         assert config == dict(_made_again(dataset).config()), "config: the same in every process"
-        files = {dataset.options.get(option.name) for option in dataset.OPTIONS if option.file}
+        files = {str(it) for it in vars(dataset.options).values() if isinstance(it, Path)}
         assert files.isdisjoint(config.values()), "config: leave paths of files out"
 
     def test_its_classes_are_listed_once(self, dataset: Dataset, raw: Path) -> None:
@@ -263,7 +265,7 @@ def _seen_there(dataset: Dataset, raw: Path) -> Iterator[tuple[Any, Sequence[dic
 
 def _made_again(dataset: Dataset) -> Dataset:
     """Another object with the same options, as another process has it."""
-    return type(dataset)(**dataset.options)
+    return type(dataset)(**stated(dataset.options))
 
 
 def _seen(

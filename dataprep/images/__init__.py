@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataprep.images.prepare import Note, Prepared, codec_versions, kind_of, prepare
-from dataprep.images.recipe import Recipe, Resize
 from dataprep.images.statistics import Measured, Statistics
+from dataprep.recipe import Recipe, Resize
 
 __all__ = [
     "Measured",

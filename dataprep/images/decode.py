@@ -15,7 +15,7 @@ from PIL import Image
 from dataprep.errors import ImageError
 from dataprep.images import exif, jpeg, pixels, png
 from dataprep.images.pixels import Levels, Pixels
-from dataprep.images.recipe import MAX_PIXELS
+from dataprep.recipe import MAX_PIXELS
 
 _TEXTS = frozenset({b"tEXt", b"zTXt", b"iTXt"})
 _SEGMENTS = (

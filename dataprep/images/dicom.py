@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dataprep.errors import ImageError
 from dataprep.images.pixels import Levels, require_size
-from dataprep.images.recipe import parse_window
+from dataprep.recipe import parse_window
 from dataprep.system.messages import printable
 
 if TYPE_CHECKING:

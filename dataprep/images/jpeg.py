@@ -29,7 +29,7 @@ from dataprep.images import exif
 from dataprep.images.fingerprint import SMALLEST, small_grey
 from dataprep.images.pillow import decoding, levels_of
 from dataprep.images.pixels import Pixels, padded
-from dataprep.images.recipe import MAX_SIDE
+from dataprep.recipe import MAX_SIDE
 
 MAGIC = b"\xff\xd8\xff"
 APP0, APP1, APP14, COM = 0xE0, 0xE1, 0xEE, 0xFE

@@ -27,7 +27,7 @@ from PIL.WebPImagePlugin import WebPImageFile
 from dataprep.errors import ImageError
 from dataprep.images import exif, jxl
 from dataprep.images.pixels import Levels, require_size
-from dataprep.images.recipe import MAX_PIXELS
+from dataprep.recipe import MAX_PIXELS
 
 # What Pillow raises for damaged bytes, by fuzzing and by its own ImageFile. A UnicodeDecodeError is
 # a ValueError. MemoryError is not among them: sizes are fenced first, so it tells of the machine.

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from dataprep.errors import ImageError
-from dataprep.images.recipe import Color, Filter, Resize
+from dataprep.recipe import Color, Filter, Resize
 
 try:
     import cykooz_resizer as fast

@@ -20,8 +20,8 @@ from dataprep.images.decode import orientation_of
 from dataprep.images.fingerprint import small_grey
 from dataprep.images.pixels import WHOLE, Box, Level, Pixels
 from dataprep.images.png import Header
-from dataprep.images.recipe import CHROMA, REPAIR_CHROMA, REPAIR_QUALITY, Recipe
 from dataprep.images.statistics import Measured, histogram_of
+from dataprep.recipe import CHROMA, REPAIR_CHROMA, REPAIR_QUALITY, Recipe
 from dataprep_schemas.tables import BOX_FLAGS
 
 Format: TypeAlias = Literal["JPEG", "PNG", "RAW"]
@@ -257,7 +257,7 @@ def _prepared(
     notes = [Note("repaired", repaired)] if repaired else []
     notes += [Note("warned", warning)] if warning is not None else []
     measured = None
-    if recipe.statistics != "off":
+    if recipe.stats != "off":
         measured = Measured(len(stored), form, *size[:2])
         if seen is not None and recipe.decodes:
             channels = 1 if recipe.color == "gray" else 3  # what readers decode to

@@ -2,29 +2,46 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import MISSING, dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
-from dataprep.datasets import Found
 from dataprep.errors import UsageError
-from dataprep.images import Recipe
+from dataprep.options import (
+    EVERY_SPLIT,
+    FILE,
+    StrPath,
+    assignments,
+    counts,
+    like,
+    names,
+    option,
+    part,
+    rate,
+)
 from dataprep.plugins import load_sink
+from dataprep.recipe import Color, Encoding, Filter, Recipe, Resize
 from dataprep.remote.store import address_of
-from dataprep.sinks import DatasetInfo, Layout, Sink
-from dataprep.system.lustre import Striping
+from dataprep.system.lustre import Striping, stripes
 from dataprep.system.messages import printable
 from dataprep.system.shares import read_share, share_text
+from dataprep.tables.chosen import Selection
+from dataprep_schemas.manifest import Layout, Shuffle
 
-if TYPE_CHECKING:
-    from dataprep.tables.selection import Selection
-    from dataprep_schemas.manifest import Shuffle
+if TYPE_CHECKING:  # they load Pillow, which --help does without
+    from dataprep.datasets import Found
+    from dataprep.sinks import DatasetInfo, Sink
 
-EVERY_SPLIT = "*"
-"""In `Request.num_shards`: the count of every split that is not named."""
+
+def raw_place(value: StrPath) -> Path:
+    """A directory, absolute, or the address of one in a bucket."""
+    if not os.fspath(value):
+        raise TypeError
+    return Path(value) if address_of(value) else Path(value).absolute()
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,19 +52,20 @@ class MaxBad:
     share: Fraction | None = None
 
     @classmethod
-    def parse(cls, text: str) -> MaxBad:
-        """``"12"`` or ``"0.5%"``.
+    def parse(cls, value: float | str | Fraction) -> MaxBad:
+        """``12`` or ``0.5%``.
 
         Raises:
-            UsageError: anything else.
+            ValueError: anything else.
         """
+        text = str(value).strip()
         if re.fullmatch(r"[0-9]+", text):
             return cls(number=int(text))
         try:
             return cls(share=read_share(text))
         except ValueError:
-            raise UsageError(
-                f"--max_bad {printable(text)}: expected a number such as 5, or a share such as 0.1%"
+            raise ValueError(
+                f"{printable(text)}: expected a number such as 5, or a share such as 0.1%"
             ) from None
 
     def allows(self, rejected: int, images: int) -> bool:
@@ -59,24 +77,69 @@ class MaxBad:
         return str(self.number) if self.share is None else share_text(self.share)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutputRequest:
-    """What the user asked for of shards, whatever they are made from.
+_COUNTS: Final = "Shards of each split, e.g. train=1024,validation=128, or one number for all."
+_AS_PREPARED: Final = "[default: as `dataprep imagenet` chooses]"
 
-    Attributes:
-        build_dir: where formats that are not written from front to back are built; otherwise each
-            worker decides.
-        verify_before_seal: whether every shard is read again before it is sealed.
-    """
 
-    out: Path
-    sink: str = "tfrecord"
-    sink_options: Mapping[str, str] = field(default_factory=dict)
-    layout: Layout = "split"
-    num_shards: Mapping[str, int] | None = None
-    build_dir: Path | None = None
-    overwrite: bool = False
-    verify_before_seal: bool = False
+@dataclass(frozen=True, kw_only=True)
+class Building:
+    """Where formats that are not written from front to back are built."""
+
+    section: ClassVar = "This machine"
+
+    build_dir: Path | None = option(
+        "Directory in which to build LMDB and HDF5 files before they are copied. [default: "
+        "node-local scratch if the output is on a network file system]",
+        None,
+        metavar="DIR",
+        place="directory",
+        exists=True,
+        utf8=True,
+        rare=True,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputRequest(Building):
+    """What the user asked for of shards, whatever they are made from."""
+
+    section: ClassVar = "Output"
+
+    out: Path = option(
+        "Directory for the shards and manifest.json.",
+        also="local_scratch_dir",
+        metavar="OUT",
+        place="directory",
+        utf8=True,
+    )
+    sink: str = option("Output format; `dataprep sinks` lists them.", "tfrecord", metavar="NAME")
+    sink_options: Mapping[str, str] = option(
+        "Option of the format; `dataprep sinks` lists them. May be repeated.",
+        {},
+        name="sink_option",
+        metavar="NAME=VALUE",
+        parse=assignments,
+        repeated=True,
+        rare=True,
+    )
+    num_shards: Mapping[str, int] | None = option(
+        f"{_COUNTS} [default: train 1024, others 128; fewer below 100 images a shard or where the "
+        "format asks for fewer]",
+        None,
+        metavar="COUNTS",
+        parse=counts,
+    )
+    overwrite: bool = option(
+        "Delete what an earlier job made in OUT first, and index the raw data again.", False
+    )
+    verify_before_seal: bool = option(
+        "Read every shard back and compare its hash before manifest.json is written; the same "
+        "command then replaces damaged shards.",
+        False,
+    )
+    layout: Layout = option(
+        "Shards in OUT/train, OUT/validation and so on, or all in OUT itself.", "split", rare=True
+    )
     striping: Striping = field(default_factory=Striping)
 
     def load_sink(self) -> Sink:
@@ -84,24 +147,91 @@ class OutputRequest:
         return load_sink(self.sink, self.sink_options)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request(OutputRequest):
-    """What the user asked for; the command line's options under their names."""
+@dataclass(frozen=True, kw_only=True)
+class RawRequest:
+    """What the user asked for of raw data."""
 
+    section: ClassVar = "Input"
+
+    raw: Path = option(
+        "Directory of the raw images as published; the layout is detected.",
+        also="raw_data_dir",
+        metavar="RAW",
+        parse=raw_place,  # that it is a directory is for the data set to say
+        place="any",
+    )
+    splits: tuple[str, ...] | None = option(
+        "Only these splits, e.g. train,validation. [default: all]",
+        None,
+        metavar="NAMES",
+        parse=names,
+    )
+    limit: int | Fraction | None = option(
+        "Only N images of each split, or P percent of them.", None, metavar="N|P%", parse=part
+    )
+    exclude: Path | None = option(
+        "Images to leave out: a CSV with the columns split and key, such as `dataprep lint "
+        "--write_exclude` writes, or one name per line.",
+        None,
+        metavar="FILE",
+        rare=True,
+    )
+    links: Literal["follow", "inside"] = option(
+        "Links in RAW that lead out of it: follow, as people link to what lies elsewhere; inside: "
+        "stop the run, where somebody else has made RAW.",
+        "follow",
+        rare=True,
+    )
+    index_dir: Path | None = option(
+        "Directory for the index of the raw data, to share it between outputs. [default: in OUT]",
+        None,
+        metavar="DIR",
+        place="directory",
+        utf8=True,
+        rare=True,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request(OutputRequest, RawRequest):
+    """What the user asked for; the command line's options under their names.
+
+    Attributes:
+        dataset_options: of the data set alone; see `dataprep.datasets.Dataset.Options`.
+    """
+
+    max_bad: MaxBad = option(
+        "Rejected images to tolerate.", MaxBad(), section="Output", metavar="N|P%"
+    )
+    append: bool = option(
+        "Add the images that the finished data set in OUT does not have yet, as new shards.",
+        False,
+        section="Output",
+    )
+    shuffle: Shuffle | None = option(
+        "Order of the images. [default: stratified for train, none for validation]",
+        None,
+        section="Order",
+    )
+    seed: int = option(
+        "Random seed of the shuffle.", 0, section="Order", metavar="N", least=0, most=2**63 - 1
+    )
+    folds: int | None = option(
+        "Number the images of each split 0 to K-1 for cross-validation, as the attribute fold. "
+        "Folds have about as many of every label each, and no group is in two.",
+        None,
+        section="Order",
+        metavar="K",
+        least=2,
+    )
     dataset: str
-    raw: Path
+    dataset_options: Mapping[str, Any] = field(default_factory=dict)
     recipe: Recipe
-    max_bad: MaxBad
-    dataset_options: Mapping[str, str] = field(default_factory=dict)
-    splits: tuple[str, ...] | None = None
-    shuffle: Shuffle | None = None
-    seed: int = 0
-    limit: int | str | None = None
-    folds: int | None = None
-    exclude: Path | None = None
-    index_dir: Path | None = None
-    links: Literal["follow", "inside"] = "follow"
-    append: bool = False
+
+    @property
+    def said_limit(self) -> int | str | None:
+        """`limit` as a manifest has it."""
+        return share_text(self.limit) if isinstance(self.limit, Fraction) else self.limit
 
     def shuffle_of(self, split: str) -> Shuffle:
         """How the images of a split are ordered: as asked, or as is usual."""
@@ -113,7 +243,7 @@ def usual_shuffle(split: str) -> Shuffle:
     return "stratified" if split == "train" else "none"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ConvertRequest(OutputRequest):
     """The same of what is made of finished data sets.
 
@@ -125,6 +255,29 @@ class ConvertRequest(OutputRequest):
         seed: None: as it was.
     """
 
+    out: Path = like(
+        OutputRequest,
+        "out",
+        help="Directory for the new shards and manifest.json.",
+        name="to",
+        also="",
+        metavar="OUT2",
+    )
+    sink: str = like(OutputRequest, "sink", default=MISSING)
+    num_shards: Mapping[str, int] | None = like(
+        OutputRequest,
+        "num_shards",
+        help=f"{_COUNTS} [default: as many as OUT has, if it has several and the format takes as "
+        "many; else as `dataprep imagenet` chooses]",
+    )
+    overwrite: bool = like(
+        OutputRequest, "overwrite", help="Delete what an earlier job made in OUT2 first."
+    )
+    layout: Layout = like(
+        OutputRequest,
+        "layout",
+        help="Shards in OUT2/train, OUT2/validation and so on, or all in OUT2 itself.",
+    )
     sources: tuple[Path, ...]
     recipe: Recipe | None = None
     selection: Selection | None = None
@@ -133,30 +286,147 @@ class ConvertRequest(OutputRequest):
     seed: int | None = None
 
 
-AnyRequest = TypeVar("AnyRequest", bound=OutputRequest)
+@dataclass(frozen=True, kw_only=True)
+class SelectRequest(ConvertRequest):
+    """The same of chosen images of finished data sets; a `ConvertRequest` that has a selection."""
+
+    sink: str = like(
+        OutputRequest, "sink", default="", help="Output format. [default: that of SRC]", shown=False
+    )
+    num_shards: Mapping[str, int] | None = like(
+        OutputRequest, "num_shards", help=f"{_COUNTS} {_AS_PREPARED}"
+    )
+    classes: Path | None = option(
+        "A list of the classes, one a line. [default: those of the data sets]",
+        None,
+        section="Input",
+        **FILE,
+    )
+    shuffle: Shuffle | None = like(
+        Request, "shuffle", help="Order of the images. [default: as it was]"
+    )
+    seed: int | None = like(
+        Request, "seed", default=None, help="Random seed of the shuffle. [default: as it was]"
+    )
 
 
-def absolute(request: AnyRequest) -> AnyRequest:
-    """The request with absolute paths: workers need not have this process's working directory.
+@dataclass(frozen=True, kw_only=True)
+class ImagesAnew:
+    """What is to be done to images of finished data sets; None, or no: they stay as they are."""
 
-    Raises:
-        UsageError: the libraries that write there cannot name a directory.
-    """
-    values = {each.name: getattr(request, each.name) for each in fields(request)}
-    paths: dict[str, Any] = {
-        name: value if address_of(value) else value.absolute()
-        for name, value in values.items()
-        if isinstance(value, Path)
-    }
-    if "sources" in values:
-        paths["sources"] = tuple(path.absolute() for path in values["sources"])
-    for name, path in paths.items():
-        if name != "raw" and any(0xDC80 <= ord(each) <= 0xDCFF for each in str(path)):
-            raise UsageError(
-                f"{printable(str(path))} is not UTF-8, and the libraries of Parquet, LMDB and HDF5 "
-                "cannot write there; choose or rename a directory"
-            )
-    return replace(request, **paths)
+    section: ClassVar = "Images"
+
+    resize: Resize | None = like(Recipe, "resize")
+    center_crop: int | None = like(Recipe, "center_crop")
+    quality: int | None = like(
+        Recipe,
+        "quality",
+        default=None,
+        help="JPEG quality for re-encoded images. Given alone, all images become JPEGs. "
+        "[default: 95]",
+    )
+    encoding: Encoding | None = like(
+        Recipe,
+        "encoding",
+        default=None,
+        help="Encoding to store. [default: JPEG and PNG stay; pixel arrays become PNG]",
+    )
+    color: Color | None = like(
+        Recipe, "color", default=None, help="Colours to store. [default: as in OUT]"
+    )
+    filter: Filter | None = like(Recipe, "filter", default=None)
+    strip_metadata: bool = like(Recipe, "strip_metadata")
+
+    @property
+    def recipe(self) -> Recipe | None:
+        """What all of it asks for; None: nothing."""
+        chosen = {name: value for name, value in vars(self).items() if value not in (None, False)}
+        if not chosen:
+            return None
+        if [*chosen] == ["quality"]:
+            chosen["encoding"] = "jpeg"
+        # Files stay what they are, JPEG or PNG, unless --encoding says otherwise.
+        return Recipe(passes=("JPEG", "PNG"), **chosen)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceCheck:
+    """How far data sets are verified before anything is made of them."""
+
+    verify: Literal["size", "hash", "records", "decode", "reader"] = option(
+        "How far to verify the files of OUT first; see `dataprep verify`.", "hash"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """What a job may use of this machine."""
+
+    section: ClassVar = "This machine"
+
+    workers: int | None = option(
+        "Cores of this machine to use; with one of Beam's runners, threads of each of its workers. "
+        "Dask's workers have threads of their own. [default: all cores that this process may use]",
+        None,
+        metavar="N",
+        least=1,
+    )
+    io_limit: int | None = option(
+        "Bytes a second that all processes on this machine together may read and write, e.g. "
+        "200MB. [default: no limit]",
+        None,
+        metavar="SIZE",
+        parse=rate,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """Where else a job runs, and how directories are laid out."""
+
+    section: ClassVar = "Cluster"
+
+    runner: str = option(
+        "direct: this machine. dask: a Dask cluster. Or one of Beam's runners, e.g. FlinkRunner, "
+        "whose own options follow `--`.",
+        "direct",
+        metavar="NAME",
+    )
+    dask_client_address: str | None = option(
+        "Address of a Dask scheduler, e.g. tls://10.0.0.1:8786.", None, metavar="ADDRESS", rare=True
+    )
+    dask_scheduler_file: Path | None = option(
+        "File to which a Dask scheduler writes its address, as that of dask-mpi does.",
+        None,
+        metavar="FILE",
+        place="file",
+        rare=True,
+    )
+    dask_slurm: str | None = option(
+        "Start Dask's workers as Slurm jobs, and end them afterwards: "
+        "nodes=4,cores=16,memory=32GB[,partition=,account=,walltime=,...].",
+        None,
+        metavar="WHAT",
+        rare=True,
+    )
+    dask_timeout: float = option(
+        "Give up after this long without a worker.", 300, metavar="SECONDS", least=1, rare=True
+    )
+    lustre_stripe: int | Literal["auto", "off"] | None = option(
+        "Lustre layout of the directories that are written. auto: by the size of the files, "
+        "unless the site has a progressive layout. COUNT: this many stripes, -1: all targets. "
+        "off: set none. [default: auto, but a layout that was chosen before is kept]",
+        None,
+        metavar="[auto|COUNT|off]",
+        parse=stripes,
+        rare=True,
+    )
+    lustre_pool: str | None = option(
+        "Pool of the targets to use, where the site has several, e.g. flash.",
+        None,
+        metavar="NAME",
+        rare=True,
+    )
 
 
 def settle(request: Request, found: Found) -> Request:
@@ -217,6 +487,8 @@ def describe_examples(
     classes: Sequence[tuple[str, str]], recipe: Recipe, found: Found
 ) -> DatasetInfo:
     """What is true of every example that the recipe makes of a data set's images."""
+    from dataprep.sinks import DatasetInfo
+
     return DatasetInfo(
         classes=tuple(classes),
         multilabel=found.multilabel,

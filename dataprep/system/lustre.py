@@ -124,6 +124,20 @@ class Striping:
         return Component(count, self.stripe_size, None, self.pool)
 
 
+def stripes(value: int | str) -> int | Literal["auto", "off"]:
+    """A number of stripes, -1 for all targets, or a word.
+
+    Raises:
+        ValueError: it is none.
+    """
+    text = str(value)
+    if text in ("auto", "off"):
+        return "auto" if text == "auto" else "off"
+    if not re.fullmatch(r"-1|[1-9]\d{0,3}", text, re.ASCII) or int(text) > MOST_STRIPES:
+        raise ValueError(f"{text!r} is none of auto, off, 1 to {MOST_STRIPES} and -1 (all targets)")
+    return int(text)
+
+
 def _at_most(count: int, osts: int | None) -> int:
     if not osts:
         return count

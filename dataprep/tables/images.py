@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +15,6 @@ from pyarrow.csv import write_csv
 
 from dataprep.system.durable_files import whole
 from dataprep.system.messages import printable
-from dataprep.system.shares import read_share
 from dataprep.tables.arrow import check_index
 from dataprep.tables.cut import StratifiedCut, cut_images
 from dataprep.tables.database import Database, column_list, make_table, open_database, rows, tables
@@ -360,7 +360,7 @@ class Images(AbstractContextManager["Images"]):
         *,
         multilabel: bool,
         seed: int,
-        limit: int | str | None,
+        limit: int | Fraction | None,
     ) -> None:
         """Make the table ``chosen``: the fresh images of the splits, at most `limit` of each.
 
@@ -381,8 +381,8 @@ class Images(AbstractContextManager["Images"]):
             self.database.execute(f"create view {name} as {_CHOSEN}")
         else:
             most, values = "$limit", {"limit": limit}
-            if isinstance(limit, str):
-                share, of = read_share(limit).as_integer_ratio()
+            if isinstance(limit, Fraction):
+                share, of = limit.as_integer_ratio()
                 most, values = SHARE, {"share": share, "of": of}
             query = f"create temp table {name} as {_FIRST_OF_THEM.format(most=most)}"
             self.database.execute(query, {"seed": seed, **values})

@@ -11,8 +11,6 @@ import csv
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +20,7 @@ import pyarrow as pa
 from dataprep.errors import DatasetError, UsageError
 from dataprep.system.messages import counted, printable, some_of
 from dataprep.system.regular_files import read_regular
+from dataprep.tables.chosen import Selection
 from dataprep.tables.database import (
     Database,
     column_list,
@@ -106,31 +105,6 @@ select split, count(*), coalesce(sum(bytes), 0)::bigint, printf('%032x', bit_xor
     key, chr(0), bytes, chr(0), array_to_string(labels, '|'), chr(0), boxes::varchar, chr(0), xxh3
 )))) from chosen group by split order by split
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """What is taken of finished data sets, and what is changed.
-
-    Attributes:
-        splits: those taken; None: all.
-        where: a condition in SQL over the table of records; None: none.
-        sample: the share of each split that is taken, by the smallest hashes.
-        stratify: whether that is a share of each split's each set of labels.
-        exclude: a file of images to leave out; see `dataprep.tables.exclude`.
-        relabel: a CSV of the labels that images are to have.
-        split_by: the column that tells the split; None: images stay in theirs.
-        names: of the sets, which are put before keys; empty: keys stay.
-    """
-
-    splits: tuple[str, ...] | None = None
-    where: str | None = None
-    sample: Fraction | None = None
-    stratify: bool = False
-    exclude: Path | None = None
-    relabel: Path | None = None
-    split_by: str | None = None
-    names: tuple[str, ...] = ()
 
 
 @contextmanager

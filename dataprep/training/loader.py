@@ -14,7 +14,7 @@ from dataprep.errors import ImageError, SinkError, UsageError
 from dataprep.images.crops import Crop, place, place_pixels
 from dataprep.images.decode import to_pixels
 from dataprep.images.pixels import require_size
-from dataprep.images.recipe import MAX_PIXELS
+from dataprep.recipe import MAX_PIXELS
 from dataprep.system.job_limits import usable_cores
 from dataprep.system.messages import counted
 from dataprep.training.order import key, uniforms

@@ -75,7 +75,7 @@ class ImageRecipe(Value, frozen=True, kw_only=True, omit_defaults=True):
         dicom_window: what of a DICOM image's values is shown.
         max_pixels: images of more were rejected.
         max_image_bytes: files of more were rejected; null stands for 256 MiB.
-        statistics: whether the images were measured.
+        stats: whether the images were measured.
         chroma: subsampling of JPEGs that were encoded anew on request.
         repair_chroma: the same of those that were repaired.
         repair_quality: quality of those.
@@ -95,7 +95,7 @@ class ImageRecipe(Value, frozen=True, kw_only=True, omit_defaults=True):
     dicom_window: Annotated[str, Meta(max_length=64)] = "file"
     max_pixels: Positive
     max_image_bytes: Positive | None = None
-    statistics: Literal["off", "on"]
+    stats: Literal["off", "on"]
     chroma: Option
     repair_chroma: Option
     repair_quality: Annotated[int, Meta(ge=1, le=100)]

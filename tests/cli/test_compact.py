@@ -25,7 +25,7 @@ from tests.conftest import (
 )
 
 # What grows is cut as what is made at once only where every image is cut by itself.
-CUT = (*CUT_OF_EACH, "--stratify", "none")
+CUT = (*CUT_OF_EACH, "--no_stratify")
 WHOLE = ("hdf5-caffe",)  # has files of a whole split
 GROWING = [name for name in FORMATS if name not in WHOLE]
 
@@ -211,7 +211,7 @@ def test_what_is_copied_is_what_the_table_says(cli: Cli, folders: Made, tmp_path
     shard.write_bytes(damaged)
     files = hashes(made.out)
     with pytest.raises(SinkError, match=r"is not what records.parquet has there"):
-        dataprep.compact(made.out, check="size", workers=1)
+        dataprep.compact(made.out, verify="size", workers=1)
     assert hashes(made.out) == files
 
 

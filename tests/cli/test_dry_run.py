@@ -70,7 +70,7 @@ def test_a_run_makes_what_the_dry_run_told(
 
 def test_the_room_for_what_is_converted_is_told_by_the_sample(photos: Made, tmp_path: Path) -> None:
     options: dict[str, Any] = {"raw": photos.raw.path, "out": tmp_path / "out", "resize": 64}
-    plan = dataprep.prepare("imagenet", dry_run=True, **options)
+    plan = dataprep.plan("imagenet", **options)
     assert not (tmp_path / "out").exists()
     made = dataprep.prepare("imagenet", **options)
     assert plan.needed == pytest.approx(sum(it.bytes for it in made.manifest.files()), rel=0.1)
@@ -158,11 +158,11 @@ def test_a_damaged_archive_of_imagenet_is_no_folder(photos: Made, tmp_path: Path
     with pytest.raises(SourceError, match=r"ILSVRC2012_img_val\.tar"):
         dataprep.inspect(raw)
     with pytest.raises(SourceError, match=r"ILSVRC2012_img_val\.tar"):
-        dataprep.prepare("imagenet", raw=raw, out=tmp_path / "out", dry_run=True)
+        dataprep.plan("imagenet", raw, tmp_path / "out")
 
 
 def test_what_makes_no_sense_is_refused(cli: Cli, tiny: Made, tmp_path: Path) -> None:
     assert "--json prints what --dry_run" in cli(*tiny.command(tmp_path / "o", "--json")).error
     assert not (tmp_path / "o").exists()
     with pytest.raises(UsageError, match="leave out --append"):
-        dataprep.prepare("imagenet", raw=tiny.raw.path, out=tiny.out, append=True, dry_run=True)
+        dataprep.plan("imagenet", tiny.raw.path, tiny.out, append=True)

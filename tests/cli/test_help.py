@@ -11,7 +11,8 @@ from pathlib import Path
 import click
 import pytest
 
-from dataprep.api.options import SECTIONS, prepare_options
+from dataprep.api.options import prepare_options
+from dataprep.api.parameters import SECTIONS
 from dataprep.cli import _COMMANDS, _DATASETS
 from dataprep.cli import command as root
 from dataprep.cli.help import JobCommand
@@ -69,7 +70,7 @@ def test_help_shows_the_common_options_in_sections_and_where_the_rest_is(cli: Cl
     assert titles == [f"{title}:" for title in [*SECTIONS, "Help"]]
     assert "--listing" in short  # a data set's own
     assert "--raw, --raw_data_dir RAW" in short
-    rare = {it.name for it in prepare_options(dataset_class("folder")) if it.rare}
+    rare = {it.name for it in prepare_options(dataset_class("folder")).table if it.rare}
     assert all(f"--{name} " not in short for name in rare)
     assert all(f"--{name}" in everything for name in rare)
     assert f"{len(rare)} more options: dataprep folder --help-all" in short
@@ -133,7 +134,7 @@ RAW = ("imagenet", "--raw_data_dir", "raw", "--local_scratch_dir", "out")
         ((*RAW, "--layout", "deep"), "'deep' is not one of"),
         ((*RAW, "--limit", "0%"), "'0%': expected a number such as 1000, or a share such as 10%."),
         ((*RAW, "--limit", "1.5"), "'1.5': expected a number such as 1000, or a share such as"),
-        ((*RAW, "--max_bad", "few"), "--max_bad few: expected a number such as 5"),
+        ((*RAW, "--max_bad", "few"), "'--max_bad': few: expected a number such as 5"),
         ((*RAW, "--resize", "big"), "--resize"),
         ((*RAW, "--resize", "0"), "--resize"),
         ((*RAW, "--quality", "0"), "--quality"),

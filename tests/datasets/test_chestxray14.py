@@ -283,13 +283,13 @@ def test_contradictions_and_gaps_are_refused(raw: Radiographs, case: str) -> Non
 
 
 WRONG_OPTIONS = {
-    "order": ({"label_order": "random"}, "--label_order random is not one of canonical"),
-    "split": ({"split": "random"}, "--split random is not one of"),
-    "share": ({"validation_fraction": "x%"}, "--validation_fraction x%: expected a number"),
-    "seed": ({"split_seed": "x"}, "--split_seed x: expected a whole number"),
+    "order": ({"label_order": "random"}, "'--label_order': 'random' is not one of 'canonical'"),
+    "split": ({"split": "random"}, "'--split': 'random' is not one of"),
+    "share": ({"validation_fraction": "x%"}, "'--validation_fraction': x%: expected a number"),
+    "seed": ({"split_seed": "x"}, "'--split_seed': 'x' is not a valid integer"),
     "idle fraction": ({"test_fraction": "0.2"}, "--test_fraction has no effect with --split off"),
     "idle list": (
-        {"split": "random-by-patient", "test_list": "/x"},
+        {"split": "random-by-patient", "test_list": __file__},
         "--test_list has no effect with --split random-by-patient",
     ),
     "nothing to train on": (

@@ -83,7 +83,7 @@ def labelled(scans: Iterable[Scanned]) -> dict[str, dict[str, tuple[str, ...]]]:
     return found
 
 
-def labels_of(raw: Path, **options: str) -> dict[str, dict[str, tuple[str, ...]]]:
+def labels_of(raw: Path, **options: Any) -> dict[str, dict[str, tuple[str, ...]]]:
     return labelled(scan_all(Folder(**options), raw))
 
 
@@ -91,7 +91,7 @@ def rows_of(scans: Iterable[Scanned], split: str) -> list[Row]:
     return [row for scan in scans for row in scan.rows.get(split, ())]
 
 
-def refusal(raw: Path, error: type[Exception] = SourceError, **options: str) -> str:
+def refusal(raw: Path, error: type[Exception] = SourceError, **options: Any) -> str:
     with pytest.raises(error) as caught:
         scan_all(Folder(**options), raw)
     assert "\n" not in str(caught.value)
@@ -318,7 +318,7 @@ def test_fractions_cut_by_key_whatever_the_layout(tmp_path: Path) -> None:
     def cut(
         form: str, fractions: str = FRACTIONS, seed: str = "0"
     ) -> dict[str, dict[str, tuple[str, ...]]]:
-        options = {"fractions": fractions, "split_seed": seed, "stratify": "none"}
+        options = {"fractions": fractions, "split_seed": seed, "stratify": False}
         return labels_of(tmp_path / form, **options)
 
     found = cut("tree")
@@ -339,7 +339,7 @@ def test_fractions_by_folder_never_part_a_folder(
     raw = tmp_path_factory.mktemp("raw")
     write_archive(raw / "all.tar", {f"class/{f}/{n}.jpg": b"x" for f, n in images})
 
-    options = {"fractions": "train=0.5,test=0.5", "group_by": "folder", "stratify": "none"}
+    options = {"fractions": "train=0.5,test=0.5", "group_by": "folder", "stratify": False}
     scans = scan_all(Folder(**options), raw)
 
     splits: dict[str, set[str]] = {}

@@ -66,9 +66,7 @@ def raw(tmp_path: Path) -> Path:
 
 
 def made(raw: Path, out: Path, **options: Any) -> dataprep.SealedSet:
-    sealed: dataprep.SealedSet = dataprep.prepare(
-        "folder", raw_data_dir=raw, local_scratch_dir=out, **options
-    )
+    sealed: dataprep.SealedSet = dataprep.prepare("folder", raw=raw, out=out, **options)
     return sealed
 
 
@@ -330,5 +328,5 @@ def test_masks_are_told_from_classes(tmp_path: Path) -> None:
         SourceError, match="images beside masks, which look like segmentation masks"
     ):
         Folder().find(tmp_path, None)
-    (unit,) = Folder(unlabelled="yes", inside="images").find(tmp_path, None).units
+    (unit,) = Folder(unlabelled=True, inside="images").find(tmp_path, None).units
     assert unit.container == "images"

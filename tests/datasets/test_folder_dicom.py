@@ -91,7 +91,7 @@ def test_a_whitelist_is_kept_and_hashed(raw: Path, tmp_path: Path, cli: Cli) -> 
     assert manifest["dataset_config"]["hash_key"] == hashed("fingerprint", "")[:16]
 
 
-@pytest.mark.parametrize("stratify", ["labels", "none"])
+@pytest.mark.parametrize("stratify", ["--stratify", "--no_stratify"])
 @pytest.mark.parametrize("form", ["folders", "listing", "sized listing", "tar.gz", "zip"])
 def test_no_patient_is_in_two_splits(
     raw: Path, tmp_path: Path, cli: Cli, form: str, stratify: str
@@ -122,7 +122,7 @@ def test_no_patient_is_in_two_splits(
             (raw / name).rmdir()
     out = tmp_path / "out"
     words = ("folder", "--raw", raw, "--out", out, "--hash_key", tmp_path / "key", *more)
-    cut = ("--group_by", "patient", "--fractions", "train=0.5,test=0.5", "--stratify", stratify)
+    cut = ("--group_by", "patient", "--fractions", "train=0.5,test=0.5", stratify)
     done = cli(*words, "--dicom_attributes", "patient,age_years", *cut, "--workers", 1)
     assert done.code == 0, done
     rows = rows_of(out, "repaired")
@@ -253,7 +253,7 @@ def test_another_key_is_another_data_set(raw: Path, tmp_path: Path, cli: Cli) ->
     [
         ({"dicom_attributes": "patient"}, "--dicom_attributes patient needs --hash_key FILE"),
         ({"hash_keys": None}, "--hash_keys needs --hash_key FILE"),
-        ({"dicom_attributes": "name"}, "--dicom_attributes name: expected all, or some of view"),
+        ({"dicom_attributes": "name"}, "'--dicom_attributes': name: expected all, or some of view"),
         ({"group_by": "patient"}, "without --listing there are no columns"),
         ({"dicom_attributes": "study", "hash_key": "short"}, "5 characters, expected 32 or more"),
     ],

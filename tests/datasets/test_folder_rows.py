@@ -183,8 +183,8 @@ def test_columns_that_nobody_reads_are_said(tmp_path: Path, raw: Path, column: s
         tmp_path / "l.jsonl", [{"path": "0.jpg", column: {"bbox": [[1, 2, 3, 4]], "category": [0]}}]
     )
     what = "splits; --split" if column == "subset" else "boxes or masks; boxes are read"
-    said = Folder(listing=listing, unlabelled="yes").find(raw, None).description
+    said = Folder(listing=listing, unlabelled=True).find(raw, None).description
     expected = f"l.jsonl: {column} left out: it may have {what}"
     assert [line for line in said if line.startswith(expected)]
-    kept = Folder(listing=listing, unlabelled="yes", attribute_columns=column).find(raw, None)
+    kept = Folder(listing=listing, unlabelled=True, attribute_columns=column).find(raw, None)
     assert not [line for line in kept.description if "left out" in line]

@@ -66,7 +66,7 @@ MDS = base64.b64decode(
 
 
 def prepared(raw: Path, out: Path, **options: Any) -> Any:
-    return dataprep.prepare("shards", raw_data_dir=raw, local_scratch_dir=out, **options)
+    return dataprep.prepare("shards", raw=raw, out=out, **options)
 
 
 def shards_in(out: Path) -> Mapping[str, str]:
@@ -84,7 +84,7 @@ def from_folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("folders")
     write_folders(place / "raw", IMAGES)
     out = place / "out"
-    dataprep.prepare("folder", raw_data_dir=place / "raw", local_scratch_dir=out, num_shards=3)
+    dataprep.prepare("folder", raw=place / "raw", out=out, num_shards=3)
     return out
 
 
@@ -126,11 +126,11 @@ def test_copies_that_the_disk_has_no_room_for_are_refused_at_once(
 
 def test_a_look_copies_little(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     WRITERS["compressed parquet"](tmp_path, IMAGES)
-    plan = prepared(tmp_path, tmp_path.with_name("out"), dry_run=True)
+    plan = dataprep.plan("shards", tmp_path, tmp_path.with_name("out"))
     assert sum(split.images for split in plan.splits.values()) == len(IMAGES)
     monkeypatch.setattr("dataprep.jobs.preparing.dry_run._MOST_COPIED", 1)
     with pytest.raises(UsageError, match="would have to be copied to look at them"):
-        prepared(tmp_path, tmp_path.with_name("out"), dry_run=True)
+        dataprep.plan("shards", tmp_path, tmp_path.with_name("out"))
 
 
 def test_a_record_in_several_parts_is_put_together(tmp_path: Path) -> None:

@@ -32,10 +32,10 @@ NFC, NFD = (unicodedata.normalize(form, "café") for form in ("NFC", "NFD"))
 
 
 def prepared(raw: Path, out: Path, **options: Any) -> Any:
-    return dataprep.prepare("shards", raw_data_dir=raw, local_scratch_dir=out, **options)
+    return dataprep.prepare("shards", raw=raw, out=out, **options)
 
 
-def scanned(raw: Path, **options: str) -> tuple[Scanned, str]:
+def scanned(raw: Path, **options: Any) -> tuple[Scanned, str]:
     """What the last unit holds, and the line that tells what was found."""
     dataset = Shards(**options)
     found = dataset.find(raw, None)
@@ -295,7 +295,7 @@ def test_boxes_of_examples_and_of_records_are_told_of(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"a label 0\.1.*--unlabelled; boxes come from") as error:
         scanned(raw)
     assert "--label_field" not in str(error.value)
-    assert labels_of(scanned(raw, unlabelled="yes")[0]) == [[]]
+    assert labels_of(scanned(raw, unlabelled=True)[0]) == [[]]
 
 
 def test_a_list_beside_records_that_disagrees_is_told_of(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dataprep.datasets.splits import Cut, is_held_out, parse_share
-from dataprep.errors import UsageError
 
 GROUPS = [str(number) for number in range(1, 200)]
 shares = st.fractions(0, Fraction(1, 2), max_denominator=100)
@@ -93,14 +92,14 @@ def test_sql_says_the_same(
 
 
 def test_shares_are_exact() -> None:
-    assert parse_share("share", "0.1") == parse_share("share", "1/10") == Fraction(1, 10)
-    assert parse_share("share", "12.3456789%") == Fraction(123456789, 10**9)
+    assert parse_share("0.1") == parse_share("1/10") == Fraction(1, 10)
+    assert parse_share("12.3456789%") == Fraction(123456789, 10**9)
 
 
 @pytest.mark.parametrize("text", ["", "x", "-0.1", "1", "1/0", "nan", "100%", "1e999"])
 def test_what_is_no_share_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="expected a number from 0 to below 1"):
-        parse_share("share", text)
+    with pytest.raises(ValueError, match="expected a number from 0 to below 1"):
+        parse_share(text)
 
 
 def test_names_say_what_is_there_to_evaluate_on() -> None:

@@ -11,9 +11,9 @@ import json
 import shutil
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import MISSING, dataclass, field, make_dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import msgspec
 import pytest
@@ -23,7 +23,6 @@ from dataprep.datasets import (
     Dataset,
     Found,
     ImageNet,
-    Option,
     Row,
     Scanned,
     ScanUnit,
@@ -36,6 +35,7 @@ from dataprep.datasets.chestxray14.dataset import ChestXray14
 from dataprep.datasets.folder.dataset import Folder
 from dataprep.datasets.testing import DatasetTests
 from dataprep.errors import SourceError
+from dataprep.options import FILE, option
 from dataprep.synthesize.chestxray14 import synthesize_chestxray14
 from tests.datasets.conftest import RawData
 from tests.datasets.test_folder import SMALL, split_archives, write_tree
@@ -58,15 +58,18 @@ def write_toy(raw: Path) -> Path:
     return raw
 
 
+@dataclass(frozen=True)
+class ToyOptions:
+    mood: Literal["good", "bad"] = option("Of no effect.", "good")
+    note: Path | None = option("A file that is never read.", None, **FILE)
+
+
 class Toy(Dataset):
     """A folder a split, and a list of labels."""
 
     name = "toy"
     summary = "Prepare a toy."
-    OPTIONS = (
-        Option("mood", "Of no effect.", default="good", choices=("good", "bad")),
-        Option("note", "A file that is never read.", file=True),
-    )
+    Options = ToyOptions
     facts: ClassVar[dict[str, Any]] = {
         "classes": (("0", "zero"), ("1", "one")),
         "has_boxes": True,
@@ -144,9 +147,11 @@ def row(**fields: Any) -> dict[str, Any]:
     return {"row": staticmethod(lambda row: msgspec.structs.replace(row, **fields))}
 
 
-def option(*values: Any, **fields: Any) -> dict[str, Any]:
+def more(name: str, text: str, default: Any = None) -> dict[str, Any]:
     """There is one more option."""
-    return {"OPTIONS": (*Toy.OPTIONS, Option(*values, **fields))}
+    one = ("extra", Literal["y"], option(text, default, name=name))
+    bases = (ToyOptions,)
+    return {"Options": make_dataclass("More", [one], bases=bases, frozen=True, kw_only=True)}
 
 
 def facts(**others: Any) -> dict[str, Any]:
@@ -172,12 +177,13 @@ BROKEN: dict[str, list[dict[str, Any] | type[Toy]]] = {
     "test_it_declares_itself": [
         {"summary": ""},
         {"name": "Toy Set"},
-        {"config": lambda self: self.options},
+        {"config": lambda self: {"note": str(self.options.note)}},
         {"config": lambda _: {"call": str(next(calls))}},
-        option("extra", ""),
-        option("extra-thing", "More."),
-        option("extra", "More.", default="x", choices=("y",)),
-        option("mood", "Again."),
+        more("extra", ""),
+        more("extra-thing", "More."),
+        more("extra", "More.", "x"),
+        more("extra", "More.", MISSING),
+        more("mood", "Again."),
     ],
     "test_its_classes_are_listed_once": [
         facts(classes=(("0", "zero"), ("1", "one"), ("1", "won"))),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataprep.datasets.chestxray14.dataset import ATTRIBUTES, ChestXray14
 from dataprep.datasets.chestxray14.lists import FINDINGS
+from dataprep.options import options_of
 from dataprep.plugins import DATASETS, OUR_PACKAGE, installed, package_of
 from tests.docs.pages import DOCS, ROOT, said
 
@@ -27,7 +28,7 @@ def test_what_is_quoted_is_what_is_tested() -> None:
 def test_chestxray14_is_explained() -> None:
     ((place, block),) = said(r"<!-- findings -->\n```\n([\s\S]*?)```", PAGE, section=SECTION)
     assert tuple(block[1].split()) == FINDINGS, place
-    for option in ChestXray14.OPTIONS:
+    for option in options_of(ChestXray14.Options):
         assert list(said(f"`--{option.name}", PAGE, section=SECTION)), f"{place}: no {option.name}"
     for attribute in ATTRIBUTES:
         row = said(rf"\| `{attribute.name}` \|", PAGE, section=SECTION)

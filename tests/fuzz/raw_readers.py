@@ -270,9 +270,9 @@ _RECIPES = (
     Recipe(check="header", color="rgb", **_SMALL),
     Recipe(resize=Resize(20), exif="apply", encoding="png", **_SMALL),
     Recipe(resize=Resize(16, 8), color="gray", encoding="jpeg", **_SMALL),
-    Recipe(encoding="raw", color="rgb", statistics="on", **_SMALL),
+    Recipe(encoding="raw", color="rgb", stats="on", **_SMALL),
     Recipe(passes=("PNG",), depth="keep", check="header", color="gray", **_SMALL),
-    Recipe(encoding="png", depth="keep", resize=Resize(20), statistics="on", **_SMALL),
+    Recipe(encoding="png", depth="keep", resize=Resize(20), stats="on", **_SMALL),
 )
 
 

@@ -17,7 +17,7 @@ from tests.images.files import HAS_AVIF, JPEGS, PHOTO, encoded
 
 BIG = 60_000
 RECIPES = (
-    Recipe(check="pixels", statistics="on"),
+    Recipe(check="pixels", stats="on"),
     Recipe(resize=Resize(20), exif="apply", encoding="png", depth="keep"),
     Recipe(resize=Resize(16, 8), color="gray", encoding="jpeg"),
     Recipe(encoding="raw", color="rgb"),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dataprep.errors import ImageError
 from dataprep.images import Note, Recipe, Resize, prepare
-from dataprep.images.recipe import Form
+from dataprep.recipe import Form
 from tests.images.png_files import (
     GREY,
     GREY_ALPHA,

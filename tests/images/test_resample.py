@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from dataprep.images import codec_versions
 from dataprep.images.pixels import center_cropped, packed, padded, resized
-from dataprep.images.recipe import Filter
+from dataprep.recipe import Filter
 
 FILTERS: tuple[Filter, ...] = get_args(Filter)
 SIDES = st.integers(1, 150)

@@ -158,7 +158,7 @@ def test_bins_are_closed_below_and_open_above(height: int, width: int) -> None:
 def test_levels_measured_are_those_stored_before_encoding(
     name: str, color: Any, options: dict[str, Any]
 ) -> None:
-    done = prepare(JPEGS[name], Recipe(color=color, statistics="on", **options))
+    done = prepare(JPEGS[name], Recipe(color=color, stats="on", **options))
     shape = {key: value for key, value in options.items() if key != "encoding"}
     before = pixels_of(prepare(JPEGS[name], Recipe(color=color, encoding="png", **shape)).data)
     expected = histogram_of(before.astype(np.uint8), 1 if color == "gray" else 3)

@@ -45,8 +45,8 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
 def made(dataset: str, raw: Path, out: Path, **options: Any) -> Mapping[str, str]:
     dataprep.prepare(
         dataset,
-        raw_data_dir=raw,
-        local_scratch_dir=out,
+        raw=raw,
+        out=out,
         num_shards=3,
         **options,
     )

@@ -50,7 +50,7 @@ def test_a_set_that_grew_takes_its_place_and_another_does_not(
     container: Any, out: Path, address: str, tmp_path: Path
 ) -> None:
     write_folders(tmp_path / "raw", [one._replace(key=f"{one.key}.png") for one in ones(9)])
-    dataprep.prepare("folder", raw_data_dir=tmp_path / "raw", local_scratch_dir=out, append=True)
+    dataprep.prepare("folder", raw=tmp_path / "raw", out=out, append=True)
     dataprep.push(out, address)
     assert expected(out).items() <= there(container).items()
     other = tmp_path / "other"

@@ -248,7 +248,7 @@ def raw(schedule: Schedule, truth: Truth, sets: Path, place: Path) -> str:
 
 
 def make_of(raw: str | Path, out: Path) -> None:
-    dataprep.prepare("folder", raw_data_dir=raw, local_scratch_dir=out, num_shards=2, workers=1)
+    dataprep.prepare("folder", raw=raw, out=out, num_shards=2, workers=1)
 
 
 def _fill(truth: Truth, sets: Path) -> None:
@@ -352,10 +352,10 @@ def make_sets(place: Path) -> None:
     raw = place / "raw"
     write_folders(raw, ones(24))
     (raw / "train" / "bakery" / "large.jpg").write_bytes(large())
-    dataprep.prepare("folder", raw_data_dir=raw, local_scratch_dir=place / "one", num_shards=4)
+    dataprep.prepare("folder", raw=raw, out=place / "one", num_shards=4)
     shutil.copytree(place / "one", place / "grown")
     write_folders(raw, [one._replace(key=f"{one.key}.png") for one in ones(9)])
-    dataprep.prepare("folder", raw_data_dir=raw, local_scratch_dir=place / "grown", append=True)
+    dataprep.prepare("folder", raw=raw, out=place / "grown", append=True)
     other: dict[str, Any] = {"raw_data_dir": raw, "local_scratch_dir": place / "other"}
     dataprep.prepare("folder", seed=1, limit=5, num_shards=4, **other)
 

@@ -28,7 +28,7 @@ from tests.datasets.packing import ones, write_folders
 def out(tmp_path: Path) -> Path:
     write_folders(tmp_path / "raw", ones())
     raw, out = tmp_path / "raw", tmp_path / "out"
-    dataprep.prepare("folder", raw_data_dir=raw, local_scratch_dir=out, num_shards=3)
+    dataprep.prepare("folder", raw=raw, out=out, num_shards=3)
     return out
 
 

@@ -30,9 +30,7 @@ def out(tmp_path: Path) -> Path:
     """A small set, of which a shard has several parts in the store."""
     write_folders(tmp_path / "raw", ones())
     (tmp_path / "raw" / "train" / "bakery" / "large.jpg").write_bytes(large())
-    dataprep.prepare(
-        "folder", raw_data_dir=tmp_path / "raw", local_scratch_dir=tmp_path / "out", num_shards=3
-    )
+    dataprep.prepare("folder", raw=tmp_path / "raw", out=tmp_path / "out", num_shards=3)
     return tmp_path / "out"
 
 
@@ -118,7 +116,7 @@ def test_a_set_that_grew_takes_its_place_and_keeps_what_was_read(
     dataprep.push(out, address)
     before = there(bucket)
     write_folders(tmp_path / "raw", [one._replace(key=f"{one.key}.png") for one in ones(9)])
-    dataprep.prepare("folder", raw_data_dir=tmp_path / "raw", local_scratch_dir=out, append=True)
+    dataprep.prepare("folder", raw=tmp_path / "raw", out=out, append=True)
     dataprep.push(out, address)
     after = there(bucket)
     assert expected(out).items() <= after.items()
@@ -130,9 +128,7 @@ def test_another_set_is_not_replaced_by_accident(bucket: Any, out: Path, tmp_pat
     address = f"s3://{bucket.name}/sets/one"
     dataprep.push(out, address)
     other = tmp_path / "other"
-    dataprep.prepare(
-        "folder", raw_data_dir=tmp_path / "raw", local_scratch_dir=other, seed=1, limit=5
-    )
+    dataprep.prepare("folder", raw=tmp_path / "raw", out=other, seed=1, limit=5)
     with pytest.raises(DatasetError, match=r"has another data set .* does not descend from"):
         dataprep.push(other, address)
     assert there(bucket) == expected(out)
@@ -253,7 +249,7 @@ def test_a_push_of_a_grown_set_may_end_anywhere(
     dataprep.push(out, address)
     before = [one.key for one in dataprep.open(out)]
     write_folders(tmp_path / "raw", [one._replace(key=f"{one.key}.png") for one in ones(9)])
-    dataprep.prepare("folder", raw_data_dir=tmp_path / "raw", local_scratch_dir=out, append=True)
+    dataprep.prepare("folder", raw=tmp_path / "raw", out=out, append=True)
     after = [one.key for one in dataprep.open(out)]
     writes = ("put", "commit")
     real = {name: getattr(Store, name) for name in writes}
@@ -343,9 +339,7 @@ def test_two_other_sets_do_not_mix(bucket: Any, out: Path, tmp_path: Path) -> No
     from dataprep.remote.store import Store
 
     address, other = f"s3://{bucket.name}/sets/one", tmp_path / "other"
-    dataprep.prepare(
-        "folder", raw_data_dir=tmp_path / "raw", local_scratch_dir=other, seed=1, num_shards=3
-    )
+    dataprep.prepare("folder", raw=tmp_path / "raw", out=other, seed=1, num_shards=3)
     put = Store.put
 
     def killed(store: Store, path: str, *rest: Any) -> None:

@@ -83,7 +83,7 @@ def test_the_published_archives(
 def test_a_changed_object_stops_the_run(raw: Path, bucket: Any, tmp_path: Path) -> None:
     pack_classes(raw, "tar")
     address, out = upload(raw, bucket), tmp_path / "out"
-    dataprep.prepare("folder", raw=address, out=out, dry_run=True)
+    dataprep.plan("folder", raw=address, out=out)
     from dataprep.remote import raw as module
 
     laid_out = module.laid_out(address, tmp_path / "place")

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataprep.api.parameters import part, share_of
+from dataprep.options import part, share
 from dataprep.system.shares import read_share, share_text
 
 
 @pytest.mark.parametrize(
-    ("value", "share"),
+    ("value", "expected"),
     [
         *((text, Fraction(1, 10)) for text in (0.1, "0.1", ".1", "10%", "10.0%", "1/10", "1e-1")),
         ("12.3456789%", Fraction(123456789, 10**9)),
@@ -24,8 +24,8 @@ from dataprep.system.shares import read_share, share_text
         (Fraction(2, 7), Fraction(2, 7)),
     ],
 )
-def test_one_grammar(value: object, share: Fraction) -> None:
-    assert read_share(value) == share
+def test_one_grammar(value: object, expected: Fraction) -> None:
+    assert read_share(value) == expected
 
 
 @pytest.mark.parametrize(
@@ -47,8 +47,10 @@ def test_what_is_no_share(text: str) -> None:
     ],
 )
 def test_a_limit_is_kept_exactly(text: str, kept: str) -> None:
-    assert part(text) == kept
-    assert read_share(kept) == share_of(text)
+    found = part(text)
+    assert isinstance(found, Fraction)
+    assert share_text(found) == kept
+    assert read_share(kept) == found == share(text)
 
 
 def test_a_limit_without_a_point_is_a_number() -> None:
@@ -56,5 +58,5 @@ def test_a_limit_without_a_point_is_a_number() -> None:
 
 
 @given(st.fractions(0, 1, max_denominator=10**18))
-def test_the_text_of_a_share_is_that_share(share: Fraction) -> None:
-    assert read_share(share_text(share)) == share
+def test_the_text_of_a_share_is_that_share(exact: Fraction) -> None:
+    assert read_share(share_text(exact)) == exact

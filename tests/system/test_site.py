@@ -11,7 +11,6 @@ import pytest
 
 from dataprep.api import calls
 from dataprep.api.options import chosen_striping, convert_options, stage_options
-from dataprep.api.parameters import resolve
 from dataprep.system import site as module
 from dataprep.system.filesystems import scratch_conventions, user_name
 from dataprep.system.job_limits import usable_cores
@@ -103,7 +102,7 @@ def test_a_value_that_no_option_could_have_is_refused_with_the_file(
 
 
 def values(**given: Any) -> dict[str, Any]:
-    return resolve("it", convert_options(), {"to": "a", "sink": "lmdb", **given})
+    return convert_options().settle({"to": "a", "sink": "lmdb", **given})
 
 
 def test_options_win_and_limits_of_login_nodes_are_for_login_nodes(
@@ -113,7 +112,7 @@ def test_options_win_and_limits_of_login_nodes_are_for_login_nodes(
     found = values()
     assert (found["runner"], found["dask_slurm"]) == ("dask", "nodes=4,cores=32")
     assert (found["io_limit"], usable_cores()) == (200_000_000, 1)
-    assert resolve("it", stage_options(), {})["bandwidth"] == 500_000_000
+    assert stage_options().settle({})["bandwidth"] == 500_000_000
     given = values(runner="direct", io_limit="1GB")
     assert (given["runner"], given["io_limit"]) == ("direct", 1_000_000_000)
     for name in JOBS:
@@ -152,7 +151,7 @@ def test_what_says_nothing_to_the_engine_that_is_asked_for_is_left_out(
     assert result.code == 2
     assert "--dask_slurm is for Dask's workers" in result.error
     given = {"to": out, "sink": "lmdb", "dask_client_address": "tcp://a:1"}
-    engine = calls._Call("it", convert_options(), given, ()).engine
+    engine = calls._Call(convert_options(), given, ()).engine
     assert (engine.runner, engine.dask_client_address) == ("dask", "tcp://a:1")
     assert engine.dask_slurm is None
 

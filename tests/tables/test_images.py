@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from fractions import Fraction
 
 import pytest
 
@@ -77,8 +78,8 @@ def test_a_list_of_bare_names_finds_files_in_any_folder(find: Find) -> None:
     assert images.rows("select key from images") == [("x.png",)]
 
 
-@pytest.mark.parametrize("limit", [5, "12.5%", "10.1%"])  # a share is rounded up
-def test_a_limit_takes_those_with_the_smallest_hashes(find: Find, limit: int | str) -> None:
+@pytest.mark.parametrize("limit", [5, Fraction(1, 8), Fraction(101, 1000)])  # a share is rounded up
+def test_a_limit_takes_those_with_the_smallest_hashes(find: Find, limit: int | Fraction) -> None:
     keys = [f"{number:02d}" for number in range(40)]
     images = find(Scanned({"train": [row(key) for key in keys]}))
     images.choose(["train"], ["a"], multilabel=False, seed=3, limit=limit)

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from dataprep.errors import UsageError
-from dataprep.tables.selection import Selection, open_selection, take
+from dataprep.tables.chosen import Selection
+from dataprep.tables.selection import open_selection, take
 from tests.tables.test_questions import ATTACKS, MARK, row, sealed
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
-from typing import ClassVar, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from dataprep.archives.containers import (
     container_kind,
@@ -14,7 +16,7 @@ from dataprep.archives.containers import (
     list_container,
     stat_fingerprint,
 )
-from dataprep.datasets.base import Attribute, Dataset, Found, Option, ScanUnit, wanted_splits
+from dataprep.datasets.base import Attribute, Dataset, Found, ScanUnit, wanted_splits
 from dataprep.datasets.chestxray14.lists import (
     FINDINGS,
     SIDE_LISTS,
@@ -23,63 +25,80 @@ from dataprep.datasets.chestxray14.lists import (
     read_listed,
 )
 from dataprep.datasets.raw_directory import list_raw, open_level
-from dataprep.datasets.splits import Cut, parse_seed, parse_share
+from dataprep.datasets.splits import Cut, parse_share
 from dataprep.errors import SourceError, UsageError
+from dataprep.options import FILE, option, stated
 from dataprep.system.messages import counted, printable, some_of
+from dataprep.system.shares import share_text
 from dataprep.tables import Scanned
 
 _ORDERS: Final = {"canonical": FINDINGS, "alphabetical": tuple(sorted(FINDINGS))}
-_BY_PATIENT: Final = "random-by-patient"
-_OFFICIAL: Final = "official"
-_TEST_FRACTION: Final = "0.2"
-_OPTIONS: Final = (
-    Option(
-        "label_order",
-        "Order of the 14 findings: CheXNet's, or by name.",
-        default="canonical",
-        choices=tuple(_ORDERS),
-    ),
-    Option(
-        "split",
+_TEST_FRACTION: Final = Fraction(1, 5)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChestXray14Options:
+    """What the user says of ChestX-ray14's raw data."""
+
+    label_order: Literal["canonical", "alphabetical"] = option(
+        "Order of the 14 findings: CheXNet's, or by name.", "canonical"
+    )
+    split: Literal["official", "random-by-patient"] = option(
         "Test images by the official lists, or all splits at random. Validation is at random in "
         "both. Always whole patients.",
-        default=_OFFICIAL,
-        choices=(_OFFICIAL, _BY_PATIENT),
-    ),
-    Option(
-        "validation_fraction",
+        "official",
+    )
+    validation_fraction: Fraction = option(
         "Share of the patients of the official training and validation list, or of all patients "
-        f"with --split {_BY_PATIENT}; 0 for no validation split.",
-        default="0.1",
+        "with --split random-by-patient; 0 for no validation split.",
+        Fraction(1, 10),
         metavar="SHARE",
-    ),
-    Option(
-        "test_fraction",
-        f"Share of all patients, only with --split {_BY_PATIENT}, and then {_TEST_FRACTION} if not "
-        "given; 0 for no test split.",
+        parse=parse_share,
+    )
+    test_fraction: Fraction | None = option(
+        "Share of all patients, only with --split random-by-patient, and then "
+        f"{share_text(_TEST_FRACTION)} if not given; 0 for no test split.",
+        None,
         metavar="SHARE",
-    ),
-    Option(
-        "split_seed",
-        "Random seed of the splits cut at random.",
-        default="0",
-        metavar="INTEGER",
-    ),
-    Option("labels", "Label CSV, if not in the raw directory.", file=True, metavar="FILE"),
-    Option(
-        "train_val_list",
+        parse=parse_share,
+    )
+    split_seed: int = option("Random seed of the splits cut at random.", 0, metavar="INTEGER")
+    labels: Path | None = option("Label CSV, if not in the raw directory.", None, **FILE)
+    train_val_list: Path | None = option(
         "Official list of training and validation images, if not in the raw directory.",
-        file=True,
-        metavar="FILE",
-    ),
-    Option(
-        "test_list",
-        "Official list of test images, if not in the raw directory.",
-        file=True,
-        metavar="FILE",
-    ),
-    Option("bbox_csv", "Box list, if not in the raw directory.", file=True, metavar="FILE"),
-)
+        None,
+        **FILE,
+    )
+    test_list: Path | None = option(
+        "Official list of test images, if not in the raw directory.", None, **FILE
+    )
+    bbox_csv: Path | None = option("Box list, if not in the raw directory.", None, **FILE)
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be together.
+
+        Raises:
+            UsageError: names it.
+        """
+        official = self.split == "official"
+        for name in ("test_fraction",) if official else SIDE_LISTS:
+            if getattr(self, name) is not None:
+                raise UsageError(
+                    f"--{name} has no effect with --split {self.split}; leave it out or use "
+                    f"--split {'random-by-patient' if official else 'official'}"
+                )
+        if sum(self.shares.values()) >= 1:
+            raise UsageError("--validation_fraction and --test_fraction leave nothing for training")
+
+    @property
+    def shares(self) -> dict[str, Fraction]:
+        """Of all patients, or of those of the official training and validation list."""
+        shares = {"validation": self.validation_fraction}
+        if self.split == "official":
+            return shares
+        test = _TEST_FRACTION if self.test_fraction is None else self.test_fraction
+        return {"test": test, **shares}
+
 
 ATTRIBUTES: Final = (
     Attribute("patient_id", "int"),
@@ -129,32 +148,18 @@ class ChestXray14(Dataset):
         "Weakly-Supervised Classification and Localization of Common Thorax Diseases}, "
         "booktitle={CVPR}, year={2017}}",
     }
-    OPTIONS: ClassVar[tuple[Option, ...]] = _OPTIONS
+    Options: ClassVar[type[ChestXray14Options]] = ChestXray14Options
+    options: ChestXray14Options
     defaults: ClassVar[Mapping[str, str]] = {"color": "gray"}
     formats: ClassVar[frozenset[Literal["JPEG", "PNG"]]] = frozenset({"PNG", "JPEG"})
     group: ClassVar[str] = "patient"
 
-    def __init__(self, **options: str) -> None:
+    def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        split = self.options["split"]
-        self._official = split == _OFFICIAL
-        for name in ("test_fraction",) if self._official else SIDE_LISTS:
-            if name in self.options:
-                raise UsageError(
-                    f"--{name} has no effect with --split {split}; leave it out or use --split "
-                    f"{_BY_PATIENT if self._official else _OFFICIAL}"
-                )
-        validation = parse_share("validation_fraction", self.options["validation_fraction"])
-        test = parse_share("test_fraction", self.options.get("test_fraction", _TEST_FRACTION))
-        # Of all patients, or of those of the official training and validation list.
-        shares = {} if self._official else {"test": test}
-        shares["validation"] = validation
-        if sum(shares.values()) >= 1:
-            raise UsageError("--validation_fraction and --test_fraction leave nothing for training")
-        seed = parse_seed("split_seed", self.options["split_seed"])
-        self._cut = Cut(seed, tuple(shares.items()), "train")
-        there = {"train": True, "validation": validation, "test": self._official or test}
-        self._splits = tuple(split for split, exists in there.items() if exists)
+        self._official, shares = self.options.split == "official", self.options.shares
+        self._cut = Cut(self.options.split_seed, tuple(shares.items()), "train")
+        there = {"train": True, "validation": True, "test": self._official, **shares}
+        self._splits = tuple(split for split, share in there.items() if share)
 
     def find(self, raw: Path, splits: Sequence[str] | None) -> Found:
         """Find the images and the lists."""
@@ -165,7 +170,7 @@ class ChestXray14(Dataset):
             description=(described, lists.describe()),
             units=(ScanUnit(_LISTS, lists.labels.name), *units),
             splits=wanted,
-            classes=tuple((name, name) for name in _ORDERS[self.options["label_order"]]),
+            classes=tuple((name, name) for name in _ORDERS[self.options.label_order]),
             multilabel=True,  # of "No Finding" an image has none
             has_boxes=True,  # radiologists marked findings in 880 images
             attributes=ATTRIBUTES,
@@ -189,11 +194,11 @@ class ChestXray14(Dataset):
         return json.dumps([_SCAN_RULES, *seen])
 
     def _lists(self, raw: Path) -> Lists:
-        return find_lists(raw, self.options, official=self._official)
+        return find_lists(raw, stated(self.options), official=self._official)
 
     def _official_counts(self) -> dict[str, int]:
         """How many images the NIH's splits have, unless the lists are the user's own."""
-        if not self._official or any(option in self.options for option in SIDE_LISTS):
+        if not self._official or any(getattr(self.options, name) for name in SIDE_LISTS):
             return {}
         whole = "validation" not in self._splits
         train = {"train": _OFFICIAL_TRAIN_VALIDATION} if whole else {}

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from dataprep.datasets.base import OLDEST, TOO_OLD
 from dataprep.datasets.lists import ListFile, read_lines
@@ -200,11 +200,11 @@ class Lists:
             raise unreadable(str(error.filename), error) from error
 
 
-def find_lists(raw: Path, options: Mapping[str, str], *, official: bool) -> Lists:
+def find_lists(raw: Path, named: Mapping[str, Any], *, official: bool) -> Lists:
     """Find the lists that the options name, or else those in the raw directory.
 
     Args:
-        options: the data set's options; of a list, its absolute path.
+        named: paths of lists, by the options that name them.
 
     Raises:
         SourceError: a list that is needed is not there.
@@ -213,8 +213,8 @@ def find_lists(raw: Path, options: Mapping[str, str], *, official: bool) -> List
     found: dict[str, Path] = {}
     for option, names in {"labels": LABELS, **sides, "bbox_csv": ("BBox_List_2017.csv",)}.items():
         there = [raw / name for name in names if (raw / name).exists()]
-        if option in options:
-            found[option] = Path(options[option])
+        if option in named:
+            found[option] = named[option]
         elif there:
             found[option] = there[0]
         elif option != "bbox_csv":

@@ -15,7 +15,6 @@ from dataprep.datasets.base import (
     Classes,
     Dataset,
     Found,
-    Option,
     ScanUnit,
     require_labels,
     wanted_splits,
@@ -30,7 +29,7 @@ from dataprep.datasets.folder.layout import (
     Source,
     lists_of,
 )
-from dataprep.datasets.folder.options import OPTIONS, parse_options, refuse_options_of_listings
+from dataprep.datasets.folder.options import FolderOptions
 from dataprep.datasets.lists import classes_by_name, load_class_list
 from dataprep.system.messages import unreadable
 from dataprep.system.state_files import file_sha256
@@ -55,25 +54,22 @@ class Folder(Dataset):
     folders or archives called train, val or test are splits. With --listing FILE, the file names
     the images, which are files below the raw directory or in archives there, and their labels.
     """
-    OPTIONS: ClassVar[tuple[Option, ...]] = OPTIONS
+    Options: ClassVar[type[FolderOptions]] = FolderOptions
+    options: FolderOptions
     formats: ClassVar[frozenset[Literal["JPEG", "PNG"]]] = frozenset({"JPEG", "PNG"})
-
-    def __init__(self, **options: str) -> None:
-        super().__init__(**options)
-        self._wanted = parse_options(self.options)
 
     def config(self) -> Mapping[str, str]:
         """The options that shape the index; no paths of files."""
         others = ("listing", "classes", "stratify", "splits_from", "hash_key")
-        shaping = {name: value for name, value in self.options.items() if name not in others}
+        shaping = {name: it for name, it in super().config().items() if name not in others}
         if self._hashes is not None:
             shaping["hash_key"] = self._hashes.fingerprint
-        stratified = self._wanted.cut is not None and self._wanted.stratify
-        return {**shaping, "stratify": "labels"} if stratified else shaping
+        stratified = self.options.cut is not None and self.options.stratify
+        return {**shaping, "stratify": "yes"} if stratified else shaping
 
     def name_classes(self, found: Found, names: Collection[str]) -> Classes:
         """By name, by value if all are whole numbers; of annotations in the order of their ids."""
-        if self._wanted.annotations:
+        if self.options.annotations:
             ordered = dict.fromkeys(text.partition("\t")[2] for text in sorted(names))
             return Classes([(name, name) for name in ordered])
         require_labels(names)
@@ -96,20 +92,20 @@ class Folder(Dataset):
             for unit in found.units:
                 for each in cast("ContainerUnit", unit).containers:
                     above.setdefault(each.prefix, set()).add(folder_of(each.path))
-            there = {} if self._wanted.cut else by_split
-            refuse_classes(names, there, folders, above, self._wanted)
+            there = {} if self.options.cut else by_split
+            refuse_classes(names, there, folders, above, self.options)
 
     def find(self, raw: Path, splits: Sequence[str] | None) -> Found:
         """Detect what there is from the listings of the top two levels; no archive is opened.
 
         Of a listing, the names of its columns are read; annotations are read whole.
         """
-        wanted = self._wanted
+        wanted = self.options
         known = None if wanted.classes is None else load_class_list(wanted.classes)
         headers = header_attributes(wanted)
         lists = lists_of(raw, wanted)
         if not lists:
-            refuse_options_of_listings(self.options, wanted)
+            wanted.refuse_options_of_listings()
         found = self._source(listed=bool(lists)).find(raw, lists)
         several = wanted.label_separator or wanted.no_label or wanted.label_columns
         cut = None
@@ -177,7 +173,7 @@ class Folder(Dataset):
     def _source(self, *, listed: bool) -> Source:
         """What finds and scans: lists, or else folders and archives."""
         kind: type[Source] = Folders
-        if listed and self._wanted.annotations:
+        if listed and self.options.annotations:
             from dataprep.datasets.folder.annotated import Annotated
 
             kind = Annotated
@@ -185,11 +181,11 @@ class Folder(Dataset):
             from dataprep.datasets.folder.listed import Listed  # late: it loads DuckDB and Arrow
 
             kind = Listed
-        return kind(self._wanted, self._hashes)
+        return kind(self.options, self._hashes)
 
     @cached_property
     def _hashes(self) -> KeyedHash | None:
-        return None if self._wanted.hash_key is None else KeyedHash(self._wanted.hash_key)
+        return None if self.options.hash_key is None else KeyedHash(self.options.hash_key)
 
 
 def _is_of_folders(found: Found) -> bool:

@@ -209,7 +209,7 @@ class Headers:
     def _texts_of(self, row: Row, index: Path) -> dict[str, str]:
         # They load numpy and Pillow, which --help does not need.
         from dataprep.images.dicom import header_of, is_dicom
-        from dataprep.images.recipe import MAX_IMAGE_BYTES
+        from dataprep.recipe import MAX_IMAGE_BYTES
 
         with suppress(ImageError):  # it is told when the image is made
             if row.offset == 0:

@@ -143,7 +143,7 @@ class Listing:
         Raises:
             SourceError: it cannot be read, or a column has the name of one of dataprep's own.
         """
-        keeps = self._options.label_columns and self._options.uncertain in ("", "keep")
+        keeps = self._options.label_columns and self._options.uncertain in (None, "keep")
         if not (self._own or keeps):
             return ()
         whole = [

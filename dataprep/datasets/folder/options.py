@@ -3,156 +3,20 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from dataprep.archives.listing import clean_path
-from dataprep.datasets.base import Option
 from dataprep.datasets.lists import FORMATS
-from dataprep.datasets.splits import SPLIT_FOLDERS, Cut, parse_seed, parse_share, parse_split
+from dataprep.datasets.splits import SPLIT_FOLDERS, Cut, parse_share, parse_split
 from dataprep.errors import UsageError
+from dataprep.options import FILE, StrPath, option, stated
 from dataprep.system.messages import printable, some_of
-
-OPTIONS: Final = (
-    Option(
-        "listing",
-        "A file that lists the images: path,label[,split] as CSV, TSV, JSON lines or Parquet, or "
-        "lines `path label` (.txt); or annotations, several with commas: COCO's .json, or the "
-        "folder of Pascal VOC's .xml. A path, or a name in the raw directory. Without it, or with "
-        "none, folders tell the classes; or a metadata.csv, .jsonl or .parquet beside the images, "
-        "as Hugging Face has it.",
-        metavar="FILE",
-    ),
-    Option(
-        "unlabelled",
-        "Take all images that there are, in whatever folders, without classes.",
-        flag=True,
-    ),
-    Option("path_column", "The listing's column of paths.", "path", metavar="NAME"),
-    Option("label_column", "The listing's column of labels.", "label", metavar="NAME"),
-    Option(
-        "split_column",
-        "The listing's column of splits; '' for none.  [default: split, if there is one]",
-        metavar="NAME",
-    ),
-    Option(
-        "label_separator",
-        "What separates the labels in a cell of the listing, such as '|'; then an image may have "
-        "any number of labels.",
-        metavar="TEXT",
-    ),
-    Option(
-        "no_label",
-        "A label of the listing that means none, such as 'No Finding'; then an image may have no "
-        "labels.",
-        metavar="TEXT",
-    ),
-    Option(
-        "label_columns",
-        "The listing's columns that are classes, in this order: 1 where an image has it, 0 or "
-        "nothing where not, -1 where that is uncertain. An image may have any number.",
-        metavar="NAME,...",
-    ),
-    Option(
-        "uncertain",
-        "What a -1 in --label_columns becomes: keep: -1 in `records.labels`; or positive, "
-        "negative; exclude: the image is left out.  [default: keep]",
-        choices=("keep", "positive", "negative", "exclude"),
-    ),
-    Option(
-        "caption_column",
-        "The listing's column of captions: a text, or, in JSON lines and Parquet, a list of them.",
-        metavar="NAME",
-    ),
-    Option(
-        "attribute_columns",
-        "The listing's columns that are kept as attributes of each image, such as age,sex; or all "
-        "that are not used otherwise.",
-        metavar="NAME,...|all",
-    ),
-    Option(
-        "inside",
-        "Take only what is below this path, in the raw directory or in its archives, as if all "
-        "started there.",
-        metavar="PATH",
-    ),
-    Option(
-        "class_from",
-        "The class of an image in folders: the top folder, as torchvision and Keras have it, or "
-        "the whole folder path, such as a/airfield.",
-        "top",
-        choices=("top", "path"),
-    ),
-    Option(
-        "classes",
-        "A list of the classes that fixes their order: one a line, optionally with a TAB and "
-        "its name after it. Needed where part of a data set is to have the whole's labels.",
-        metavar="FILE",
-        file=True,
-    ),
-    Option(
-        "split_folders",
-        f"Whether top folders named {SPLIT_FOLDERS} are splits; never: they are classes.",
-        "auto",
-        choices=("auto", "never"),
-    ),
-    Option(
-        "split_name",
-        "The split of all images, if nothing else tells one.",
-        "train",
-        metavar="NAME",
-    ),
-    Option(
-        "fractions",
-        "Cut the images, those of each class, into splits of these shares, which add up to 1: "
-        "train=0.8,validation=0.1,test=0.1.",
-        metavar="SPLIT=SHARE,...",
-    ),
-    Option(
-        "stratify",
-        "labels: --fractions are shares of each class (of several labels, the rarest counts). "
-        "none: a hash alone sends each image somewhere.  [default: labels]",
-        choices=("labels", "none"),
-    ),
-    Option(
-        "splits_from",
-        "Leave what is assigned where it is, and let --fractions assign only what is new: a "
-        "finished data set, perhaps OUT itself, or a .csv or .parquet with key,split[,group].",
-        metavar="OLD",
-        file=True,
-        directory=True,
-    ),
-    Option("split_seed", "Random seed of --fractions.", "0", metavar="NUMBER"),
-    Option(
-        "group_by",
-        "What is never in two splits: an image (path), a folder's images (folder), or the images "
-        "with one value in a column of the listing, such as patient, or of --dicom_attributes "
-        "(patient, study).",
-        "path",
-        metavar="path|folder|COLUMN",
-    ),
-    Option(
-        "dicom_attributes",
-        "What of the headers of DICOM images is kept as attributes: view, laterality, body_part, "
-        "age (in decades), age_years, sex, manufacturer, pixel_spacing, study, patient; all: these "
-        "without age_years. The last two are hashed with --hash_key.",
-        metavar="NAME,...|all",
-    ),
-    Option(
-        "hash_key",
-        "A file with the secret key of hashes; openssl rand -hex 32 > FILE makes one.",
-        metavar="FILE",
-        file=True,
-    ),
-    Option(
-        "hash_keys",
-        "Make keys hashes of the images' paths, with --hash_key, where these may name people.",
-        flag=True,
-    ),
-)
 
 HASHED: Final = ("study", "patient")
 """What of DICOM headers is kept as a keyed hash only."""
@@ -170,55 +34,303 @@ _NEED_LISTING: Final = (
     *("split_column", "label_separator", "no_label", "label_columns", "caption_column"),
     "attribute_columns",
 )
+_AS_IN: Final = "as in train=0.8,validation=0.1,test=0.1 or train=2/3,test=1/3"
+_ROUNDED: Final = Fraction(1, 10**9)  # floats from Python
 
 
-@dataclass(frozen=True, slots=True)
+def _columns(value: str | Sequence[str]) -> tuple[str, ...]:
+    """Names with commas between them, or in double quotes, as CSV has them."""
+    lines = [value.replace("\n", " ")] if isinstance(value, str) else []
+    found = next(csv.reader(lines, skipinitialspace=True), []) if lines else [*value]
+    return tuple(filter(None, map(str.strip, found)))
+
+
+def _dicom_attributes(value: str | Sequence[str]) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(_columns(value)))
+    if names == ("all",):
+        return DICOM_ATTRIBUTES[:-1]
+    if unknown := [name for name in names if name not in DICOM_ATTRIBUTES]:
+        raise ValueError(
+            f"{some_of(unknown)}: expected all, or some of {', '.join(DICOM_ATTRIBUTES)}"
+        )
+    return names
+
+
+def _place(value: StrPath) -> str:
+    return os.fspath(value)
+
+
+def _inside(value: str) -> str:
+    try:
+        return clean_path(value)
+    except ValueError as error:
+        raise ValueError(f"{printable(value)}: {error}") from error
+
+
+def _shares(value: str | Mapping[str, float | str | Fraction]) -> dict[str, Fraction]:
+    pairs = [*value.items()] if isinstance(value, Mapping) else []
+    for part in value.split(",") if isinstance(value, str) else ():
+        name, equals, text = part.partition("=")
+        if not equals:
+            raise ValueError(f"{value!r}: {part!r} is no SPLIT=SHARE, {_AS_IN}")
+        pairs.append((name, text.strip()))
+    shares = {parse_split(name): parse_share(share) for name, share in pairs}
+    total = sum(shares.values(), Fraction(0))
+    if abs(total - 1) > _ROUNDED:
+        raise ValueError(f"the shares add up to {float(total)!r}, expected 1, {_AS_IN}")
+    return shares
+
+
+@dataclass(frozen=True, kw_only=True)
 class FolderOptions:
-    """What the options say; a field is called like its option.
+    """What the user says of a folder of images.
 
     Attributes:
-        listing: the file that lists the images, absolute, or relative to the raw directory; None:
-            folders tell the classes.
-        annotations: names of COCO's files, or of VOC's folder, likewise; empty: there are none.
-        unlabelled: whether images have no classes.
-        listing_ruled_out: whether the user said that there is none.
         split_column: None: ``split``, if there is one; empty: none.
-        label_columns: each is a class; empty: `label_column` names them.
-        uncertain: what becomes of a -1 there; empty: nobody said.
         attribute_columns: ``("all",)``: all that are not used otherwise.
-        inside: empty for the top.
-        cut: how to cut the images into splits; None: they are not cut.
-        stratify: whether they are cut when all are known, by their labels; else each by itself.
-        dicom_attributes: of `DICOM_ATTRIBUTES`.
-        hash_key: the file with the key of hashes.
-        hash_keys: whether keys are hashes.
     """
 
-    listing: Path | None
-    annotations: tuple[Path, ...]
-    unlabelled: bool
-    listing_ruled_out: bool
-    path_column: str
-    label_column: str
-    split_column: str | None
-    label_separator: str
-    no_label: str
-    label_columns: tuple[str, ...]
-    uncertain: str
-    caption_column: str
-    attribute_columns: tuple[str, ...]
-    inside: str
-    class_from: str
-    classes: Path | None
-    split_folders: bool
-    split_name: str
-    cut: Cut | None
-    stratify: bool
-    splits_from: Path | None
-    group_by: str
-    dicom_attributes: tuple[str, ...]
-    hash_key: Path | None
-    hash_keys: bool
+    listed: str | None = option(
+        "A file that lists the images: path,label[,split] as CSV, TSV, JSON lines or Parquet, or "
+        "lines `path label` (.txt); or annotations, several with commas: COCO's .json, or the "
+        "folder of Pascal VOC's .xml. A path, or a name in the raw directory. Without it, or with "
+        "none, folders tell the classes; or a metadata.csv, .jsonl or .parquet beside the images, "
+        "as Hugging Face has it.",
+        None,
+        name="listing",
+        metavar="FILE",
+        parse=_place,
+    )
+    unlabelled: bool = option(
+        "Take all images that there are, in whatever folders, without classes.", False
+    )
+    path_column: str = option("The listing's column of paths.", "path", metavar="NAME")
+    label_column: str = option("The listing's column of labels.", "label", metavar="NAME")
+    split_column: str | None = option(
+        "The listing's column of splits; '' for none. [default: split, if there is one]",
+        None,
+        metavar="NAME",
+    )
+    label_separator: str = option(
+        "What separates the labels in a cell of the listing, such as '|'; then an image may have "
+        "any number of labels.",
+        "",
+        metavar="TEXT",
+    )
+    no_label: str = option(
+        "A label of the listing that means none, such as 'No Finding'; then an image may have no "
+        "labels.",
+        "",
+        metavar="TEXT",
+    )
+    label_columns: tuple[str, ...] = option(
+        "The listing's columns that are classes, in this order: 1 where an image has it, 0 or "
+        "nothing where not, -1 where that is uncertain. An image may have any number.",
+        (),
+        metavar="NAME,...",
+        parse=_columns,
+    )
+    uncertain: Literal["keep", "positive", "negative", "exclude"] | None = option(
+        "What a -1 in --label_columns becomes: keep: -1 in `records.labels`; or positive, "
+        "negative; exclude: the image is left out. [default: keep]",
+        None,
+    )
+    caption_column: str = option(
+        "The listing's column of captions: a text, or, in JSON lines and Parquet, a list of them.",
+        "",
+        metavar="NAME",
+    )
+    attribute_columns: tuple[str, ...] = option(
+        "The listing's columns that are kept as attributes of each image, such as age,sex; or all "
+        "that are not used otherwise.",
+        (),
+        metavar="NAME,...|all",
+        parse=_columns,
+    )
+    inside: str = option(
+        "Take only what is below this path, in the raw directory or in its archives, as if all "
+        "started there.",
+        "",
+        metavar="PATH",
+        parse=_inside,
+    )
+    class_from: Literal["top", "path"] = option(
+        "The class of an image in folders: the top folder, as torchvision and Keras have it, or "
+        "the whole folder path, such as a/airfield.",
+        "top",
+    )
+    classes: Path | None = option(
+        "A list of the classes that fixes their order: one a line, optionally with a TAB and "
+        "its name after it. Needed where part of a data set is to have the whole's labels.",
+        None,
+        **FILE,
+    )
+    folders: Literal["auto", "never"] = option(
+        f"Whether top folders named {SPLIT_FOLDERS} are splits; never: they are classes.",
+        "auto",
+        name="split_folders",
+    )
+    split_name: str = option(
+        "The split of all images, if nothing else tells one.",
+        "train",
+        metavar="NAME",
+        parse=parse_split,
+    )
+    fractions: Mapping[str, Fraction] | None = option(
+        "Cut the images, those of each class, into splits of these shares, which add up to 1: "
+        "train=0.8,validation=0.1,test=0.1.",
+        None,
+        metavar="SPLIT=SHARE,...",
+        parse=_shares,
+    )
+    stratified: bool | None = option(
+        "Whether --fractions are shares of each class (of several labels, the rarest counts); "
+        "else a hash alone sends each image somewhere. [default: they are]",
+        None,
+        name="stratify",
+    )
+    splits_from: Path | None = option(
+        "Leave what is assigned where it is, and let --fractions assign only what is new: a "
+        "finished data set, perhaps OUT itself, or a .csv or .parquet with key,split[,group].",
+        None,
+        metavar="OLD",
+        place="any",
+        exists=True,
+    )
+    split_seed: int = option("Random seed of --fractions.", 0, metavar="NUMBER")
+    group_by: str = option(
+        "What is never in two splits: an image (path), a folder's images (folder), or the images "
+        "with one value in a column of the listing, such as patient, or of --dicom_attributes "
+        "(patient, study).",
+        "path",
+        metavar="path|folder|COLUMN",
+    )
+    dicom_attributes: tuple[str, ...] = option(
+        "What of the headers of DICOM images is kept as attributes: view, laterality, body_part, "
+        "age (in decades), age_years, sex, manufacturer, pixel_spacing, study, patient; all: these "
+        "without age_years. The last two are hashed with --hash_key.",
+        (),
+        metavar="NAME,...|all",
+        parse=_dicom_attributes,
+    )
+    hash_key: Path | None = option(
+        "A file with the secret key of hashes; openssl rand -hex 32 > FILE makes one.",
+        None,
+        **FILE,
+    )
+    hash_keys: bool = option(
+        "Make keys hashes of the images' paths, with --hash_key, where these may name people.",
+        False,
+    )
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be together.
+
+        Raises:
+            UsageError: names it.
+        """
+        given = stated(self)
+        if self.annotations:
+            alone = (*_NEED_LISTING, "classes", "dicom_attributes", "hash_keys", "unlabelled")
+            if found := [name for name in alone if name in given]:
+                raise UsageError(f"--{found[0]} cannot be used with annotations; leave it out")
+        elif self.listing is not None and self.listing.suffix.lower() not in FORMATS:
+            raise UsageError(
+                f"--listing {printable(self.listing.name)}: expected a name that ends in "
+                f"{', '.join(FORMATS)}; rename it"
+            )
+        for name in ("stratify", "splits_from"):
+            if (name in given or (name == "stratify" and not self.stratify)) and not self.cut:
+                raise UsageError(f"--{name} needs --fractions, the shares that it is about")
+        if self.splits_from is not None and not self.stratify:
+            raise UsageError(
+                "--splits_from with --no_stratify: there a hash alone sends each image somewhere; "
+                "leave one of them out"
+            )
+        self._check_label_columns(given)
+        hashed = [f"--dicom_attributes {name}" for name in HASHED if name in self.dicom_attributes]
+        hashed += ["--hash_keys"] if self.hash_keys else []
+        if hashed and self.hash_key is None:
+            raise UsageError(
+                f"{hashed[0]} needs --hash_key FILE, since without a secret any hash can be "
+                "guessed; make it with: openssl rand -hex 32 > FILE"
+            )
+
+    def _check_label_columns(self, given: Mapping[str, object]) -> None:
+        columns = self.label_columns
+        if not columns and self.uncertain:
+            raise UsageError("--uncertain needs --label_columns, whose -1 it is about")
+        kinds = ("label_separator", "no_label", "classes", "unlabelled")
+        others = [name for name in kinds if name in given]
+        others += ["label_column"] * (self.label_column != "label")
+        if columns and others:
+            raise UsageError(
+                f"--{others[0]} with --label_columns, which are the classes; leave one of them out"
+            )
+        # The database makes no difference between A and a.
+        told_apart = len({name.lower() for name in columns}) == len(columns)
+        if not told_apart or any("|" in name for name in columns):
+            raise UsageError(
+                f"--label_columns {printable(','.join(columns))}: expected each column once, in "
+                "whatever case, without | in its name; rename it in the listing"
+            )
+
+    def refuse_options_of_listings(self) -> None:
+        """Refuse options that are about a listing, where there is none.
+
+        Raises:
+            UsageError: names one.
+        """
+        if alone := [name for name in _NEED_LISTING if name in stated(self)]:
+            raise UsageError(f"--{alone[0]} needs --listing, the file it is about")
+        if self.group_by not in ("path", "folder") and not self.groups_by_header:
+            raise UsageError(
+                f"--group_by {printable(self.group_by)}: without --listing there are no columns; "
+                "expected path or folder, or patient or study beside --dicom_attributes with that"
+            )
+
+    @property
+    def listing_ruled_out(self) -> bool:
+        """Whether the user said that there is no listing."""
+        return self.listed == NO_LISTING
+
+    @cached_property
+    def annotations(self) -> tuple[Path, ...]:
+        """COCO's files, or VOC's folder, in the way of `listing`; empty: there are none."""
+        names = [name.strip() for name in (self.listed or NO_LISTING).split(",")]
+        folders = not any(name in ("", NO_LISTING) or Path(name).suffix for name in names)
+        if not (folders or all(name.lower().endswith(".json") for name in names)):
+            return ()
+        return tuple(path.absolute() if path.exists() else path for path in map(Path, names))
+
+    @cached_property
+    def listing(self) -> Path | None:
+        """The file that lists the images, absolute, or relative to the raw directory."""
+        if self.listed in (None, NO_LISTING) or self.annotations:
+            return None
+        path = Path(str(self.listed))
+        return path.absolute() if path.exists() else path
+
+    @property
+    def split_folders(self) -> bool:
+        """Whether top folders of such names are splits."""
+        return self.folders == "auto"
+
+    @property
+    def stratify(self) -> bool:
+        """Whether images are cut when all are known, by their labels; else each by itself."""
+        return self.stratified is not False
+
+    @cached_property
+    def cut(self) -> Cut | None:
+        """How to cut the images into splits; None: they are not cut."""
+        if self.fractions is None:
+            return None
+        # The order in which they are named must not matter; the rest is what no share is needed
+        # for.
+        rest = "train" if "train" in self.fractions else min(self.fractions)
+        others = tuple((it, self.fractions[it]) for it in sorted(self.fractions) if it != rest)
+        return Cut(self.split_seed, others, rest)
 
     @property
     def groups_by_header(self) -> bool:
@@ -231,162 +343,3 @@ class FolderOptions:
         if self.cut or self.split_name != "train":
             return ()
         return ("no splits found: all images are train; see --fractions, which cuts them",)
-
-
-def parse_options(options: Mapping[str, str]) -> FolderOptions:
-    """What the options say.
-
-    Raises:
-        UsageError: a value is not understood, or two contradict each other.
-    """
-    seed = parse_seed("split_seed", options["split_seed"])
-    annotations = _annotations(options)
-    parsed = FolderOptions(
-        listing=None if annotations else _listing(options),
-        annotations=annotations,
-        unlabelled="unlabelled" in options,
-        listing_ruled_out=options.get("listing") == NO_LISTING,
-        path_column=options["path_column"],
-        label_column=options["label_column"],
-        split_column=options.get("split_column"),
-        label_separator=options.get("label_separator", ""),
-        no_label=options.get("no_label", ""),
-        label_columns=_names(options, "label_columns"),
-        uncertain=options.get("uncertain", ""),
-        caption_column=options.get("caption_column", ""),
-        attribute_columns=_names(options, "attribute_columns"),
-        inside=_inside(options["inside"]) if "inside" in options else "",
-        class_from=options["class_from"],
-        classes=Path(options["classes"]) if "classes" in options else None,
-        split_folders=options["split_folders"] == "auto",
-        split_name=parse_split("split_name", options["split_name"]),
-        cut=_cut(options["fractions"], seed) if "fractions" in options else None,
-        stratify=options.get("stratify") != "none",
-        splits_from=Path(options["splits_from"]) if "splits_from" in options else None,
-        group_by=options["group_by"],
-        dicom_attributes=_dicom_attributes(options.get("dicom_attributes", "")),
-        hash_key=Path(options["hash_key"]) if "hash_key" in options else None,
-        hash_keys="hash_keys" in options,
-    )
-    for name in ("stratify", "splits_from"):
-        if name in options and parsed.cut is None:
-            raise UsageError(f"--{name} needs --fractions, the shares that it is about")
-    if parsed.splits_from is not None and not parsed.stratify:
-        raise UsageError(
-            "--splits_from with --stratify none: there a hash alone sends each image somewhere; "
-            "leave one of them out"
-        )
-    _check_label_columns(options, parsed.label_columns)
-    hashed = [f"--dicom_attributes {name}" for name in HASHED if name in parsed.dicom_attributes]
-    hashed += ["--hash_keys"] if parsed.hash_keys else []
-    if hashed and parsed.hash_key is None:
-        raise UsageError(
-            f"{hashed[0]} needs --hash_key FILE, since without a secret any hash can be guessed; "
-            "make it with: openssl rand -hex 32 > FILE"
-        )
-    return parsed
-
-
-def _dicom_attributes(text: str) -> tuple[str, ...]:
-    names = tuple(dict.fromkeys(filter(None, map(str.strip, text.split(",")))))
-    if names == ("all",):
-        return DICOM_ATTRIBUTES[:-1]
-    if unknown := [name for name in names if name not in DICOM_ATTRIBUTES]:
-        raise UsageError(
-            f"--dicom_attributes {some_of(unknown)}: expected all, or some of "
-            f"{', '.join(DICOM_ATTRIBUTES)}"
-        )
-    return names
-
-
-def _annotations(options: Mapping[str, str]) -> tuple[Path, ...]:
-    """What ``--listing`` names, if that is COCO's files or folders."""
-    names = [name.strip() for name in options.get("listing", NO_LISTING).split(",")]
-    folders = not any(name in ("", NO_LISTING) or Path(name).suffix for name in names)
-    if not (folders or all(name.lower().endswith(".json") for name in names)):
-        return ()
-    alone = (*_NEED_LISTING, "classes", "dicom_attributes", "hash_keys", "unlabelled")
-    if given := [name for name in alone if name in options]:
-        raise UsageError(f"--{given[0]} cannot be used with annotations; leave it out")
-    return tuple(path.absolute() if path.exists() else path for path in map(Path, names))
-
-
-def _listing(options: Mapping[str, str]) -> Path | None:
-    if options.get("listing", NO_LISTING) == NO_LISTING:
-        return None
-    path = Path(options["listing"])
-    if path.suffix.lower() not in FORMATS:
-        raise UsageError(
-            f"--listing {printable(path.name)}: expected a name that ends in "
-            f"{', '.join(FORMATS)}; rename it"
-        )
-    return path.absolute() if path.exists() else path
-
-
-def refuse_options_of_listings(options: Mapping[str, str], parsed: FolderOptions) -> None:
-    """Refuse options that are about a listing, where there is none.
-
-    Raises:
-        UsageError: names one.
-    """
-    if alone := [name for name in _NEED_LISTING if name in options]:
-        raise UsageError(f"--{alone[0]} needs --listing, the file it is about")
-    if parsed.group_by not in ("path", "folder") and not parsed.groups_by_header:
-        raise UsageError(
-            f"--group_by {printable(parsed.group_by)}: without --listing there are no columns; "
-            "expected path or folder, or patient or study beside --dicom_attributes with that"
-        )
-
-
-def _names(options: Mapping[str, str], option: str) -> tuple[str, ...]:
-    """Names with commas between them, or in double quotes, as CSV has them."""
-    text = options.get(option, "").replace("\n", " ")
-    return tuple(filter(None, map(str.strip, next(csv.reader([text], skipinitialspace=True), []))))
-
-
-def _check_label_columns(options: Mapping[str, str], columns: tuple[str, ...]) -> None:
-    if not columns and "uncertain" in options:
-        raise UsageError("--uncertain needs --label_columns, whose -1 it is about")
-    kinds = ("label_separator", "no_label", "classes", "unlabelled")
-    others = [name for name in kinds if name in options]
-    others += ["label_column"] * (options["label_column"] != "label")
-    if columns and others:
-        raise UsageError(
-            f"--{others[0]} with --label_columns, which are the classes; leave one of them out"
-        )
-    # The database makes no difference between A and a.
-    told_apart = len({name.lower() for name in columns}) == len(columns)
-    if not told_apart or any("|" in name for name in columns):
-        raise UsageError(
-            f"--label_columns {printable(','.join(columns))}: expected each column once, in "
-            "whatever case, without | in its name; rename it in the listing"
-        )
-
-
-def _inside(text: str) -> str:
-    try:
-        return clean_path(text)
-    except ValueError as error:
-        raise UsageError(f"--inside {printable(text)}: {error}") from error
-
-
-_AS_IN: Final = "as in train=0.8,validation=0.1,test=0.1 or train=2/3,test=1/3"
-_ROUNDED: Final = Fraction(1, 10**9)  # floats from Python
-
-
-def _cut(text: str, seed: int) -> Cut:
-    shares = {}
-    for part in text.split(","):
-        name, equals, share = part.partition("=")
-        if not equals:
-            raise UsageError(f"--fractions {text!r}: {part!r} is no SPLIT=SHARE, {_AS_IN}")
-        shares[parse_split("fractions", name)] = parse_share("fractions", share.strip())
-    total = sum(shares.values(), Fraction(0))
-    if abs(total - 1) > _ROUNDED:
-        raise UsageError(
-            f"--fractions: the shares add up to {float(total)!r}, expected 1, {_AS_IN}"
-        )
-    # The order in which they are named must not matter; the rest is what no share is needed for.
-    rest = "train" if "train" in shares else min(shares)
-    others = tuple((split, shares[split]) for split in sorted(shares) if split != rest)
-    return Cut(seed, others, rest)

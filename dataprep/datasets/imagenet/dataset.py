@@ -22,9 +22,10 @@ from dataprep.archives.containers import (
 )
 from dataprep.archives.listing import basename
 from dataprep.archives.tar import Archive, ArchiveMember, members
-from dataprep.datasets.base import Dataset, Found, Option, ScanUnit, wanted_splits
+from dataprep.datasets.base import Dataset, Found, ScanUnit, wanted_splits
 from dataprep.datasets.raw_directory import Level, list_raw, open_level
 from dataprep.errors import SourceError
+from dataprep.options import FILE, option
 from dataprep.system.messages import counted, printable, some_of, unreadable
 from dataprep.system.regular_files import open_regular
 from dataprep.system.state_files import file_sha256
@@ -36,6 +37,15 @@ from dataprep_schemas import imagenet_classes, imagenet_validation_synsets
 _OFFICIAL_COUNTS: Final = {"train": 1_281_167, "validation": 50_000}
 # Part of every fingerprint: raise it whenever the same raw data would scan differently.
 _SCAN_RULES: Final = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageNetOptions:
+    """What the user says of ImageNet's raw data."""
+
+    bbox_csv: Path | None = option(
+        "Bounding boxes of training images: name,xmin,ymin,xmax,ymax in fractions.", None, **FILE
+    )
 
 
 class ImageNet(Dataset):
@@ -62,14 +72,8 @@ class ImageNet(Dataset):
         "title={ImageNet Large Scale Visual Recognition Challenge}, "
         "journal={International Journal of Computer Vision}, volume={115}, year={2015}}",
     }
-    OPTIONS: ClassVar[tuple[Option, ...]] = (
-        Option(
-            "bbox_csv",
-            "Bounding boxes of training images: name,xmin,ymin,xmax,ymax in fractions.",
-            metavar="FILE",
-            file=True,
-        ),
-    )
+    Options: ClassVar[type[ImageNetOptions]] = ImageNetOptions
+    options: ImageNetOptions
     splits: ClassVar[tuple[str, ...]] = ("train", "validation")
 
     def config(self) -> Mapping[str, str]:
@@ -82,16 +86,16 @@ class ImageNet(Dataset):
 
     @cached_property  # each of a thousand class archives asks for it
     def _boxes_sha256(self) -> str | None:
-        path = self.options.get("bbox_csv")
+        path = self.options.bbox_csv
         try:
-            return None if path is None else file_sha256(Path(path))
+            return None if path is None else file_sha256(path)
         except OSError as error:
             raise unreadable(f"--bbox_csv {path}", error) from error
 
     @cached_property
     def _boxes(self) -> Mapping[str, tuple[Box, ...]]:
-        path = self.options.get("bbox_csv")
-        return {} if path is None else read_bounding_boxes(Path(path))
+        path = self.options.bbox_csv
+        return {} if path is None else read_bounding_boxes(path)
 
     def find(self, raw: Path, splits: Sequence[str] | None) -> Found:
         """Detect in which form each split lies under `raw`; see `Dataset.find`."""
@@ -102,7 +106,7 @@ class ImageNet(Dataset):
             units=tuple(unit for _, units in found.values() for unit in units),
             splits=tuple(found),
             classes=tuple(imagenet_classes()),  # in ASCII order of the WordNet ids
-            has_boxes="bbox_csv" in self.options,
+            has_boxes=self.options.bbox_csv is not None,
             official_counts=dict(_OFFICIAL_COUNTS),
         )
 
@@ -140,7 +144,7 @@ class ImageNet(Dataset):
         """
         places = [place.path for place in cast("ImageNetUnit", unit).places]
         # Archives in an archive are one file.
-        paths = [*dict.fromkeys(places), self.options.get("bbox_csv", "")]
+        paths = [*dict.fromkeys(places), str(self.options.bbox_csv or "")]
         return json.dumps([_SCAN_RULES, *(stat_fingerprint(raw, path) for path in paths if path)])
 
 

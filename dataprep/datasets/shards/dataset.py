@@ -24,7 +24,6 @@ from dataprep.datasets.base import (
     Classes,
     Dataset,
     Found,
-    Option,
     ScanUnit,
     wanted_splits,
 )
@@ -40,9 +39,9 @@ from dataprep.datasets.shards.fields import (
     name_classes,
 )
 from dataprep.datasets.shards.layout import SAMPLES, Kind, find_files, splits_of
-from dataprep.datasets.shards.options import OPTIONS
-from dataprep.datasets.splits import in_usual_order, parse_split
-from dataprep.errors import SourceError, UsageError
+from dataprep.datasets.shards.options import ShardsOptions
+from dataprep.datasets.splits import in_usual_order
+from dataprep.errors import SourceError
 from dataprep.system.messages import counted, printable, sized, some_of
 from dataprep.tables import Packing, Row, Scanned, Unmatched
 
@@ -93,31 +92,24 @@ class Shards(Dataset):
     train-00000-of-00016.parquet, imagenet-val-000000.tar, val/…. They are read where they lie;
     only images of compressed Parquet are copied once, below OUT, until the data set is sealed.
     """
-    OPTIONS: ClassVar[tuple[Option, ...]] = OPTIONS
+    Options: ClassVar[type[ShardsOptions]] = ShardsOptions
+    options: ShardsOptions
     formats: ClassVar[frozenset[Literal["JPEG", "PNG"]]] = frozenset({"JPEG", "PNG"})
-
-    def __init__(self, **options: str) -> None:
-        super().__init__(**options)
-        self._split = parse_split("split_name", self.options["split_name"])
-        self._unlabelled = "unlabelled" in self.options
-        both = {"label_field", "classes"} & options.keys()
-        if self._unlabelled and both:
-            raise UsageError(f"--unlabelled with --{min(both)}; leave one of them out")
 
     def name_classes(self, found: Found, names: Collection[str]) -> Classes:
         """The classes by their numbers, or their names; see `fields.name_classes`."""
         known = cast("ShardsFound", found).known
-        return name_classes(names, known, self.options["label_base"])
+        return name_classes(names, known, self.options.label_base)
 
     def find(self, raw: Path, splits: Sequence[str] | None) -> Found:
         """Tell what the files are by their first bytes; a few samples tell their fields."""
-        kind, files = find_files(raw, self.options.get("files", ""))
-        by_split = splits_of(files, self._split)
+        kind, files = find_files(raw, self.options.files)
+        by_split = splits_of(files, self.options.split_name)
         there = wanted_splits(in_usual_order(by_split), splits)
         some = sorted(path for split in there for path in by_split[split])
         first, samples, classes = _first_samples(raw, kind, some)
         fields = choose_fields(self.options, samples, classes, printable(first))
-        path = self.options.get("classes")
+        path = self.options.classes
         units = [unit for split in there for unit in _units(kind, split, by_split[split], fields)]
         said = [f"{split} ({counted(len(by_split[split]), 'file')})" for split in there]
         read = "read in place"
@@ -130,13 +122,13 @@ class Shards(Dataset):
             description=(described,),
             units=tuple(units),
             splits=there,
-            classes=() if self._unlabelled else None,
-            multilabel=fields.several or self._unlabelled,
+            classes=() if self.options.unlabelled else None,
+            multilabel=fields.several or self.options.unlabelled,
             has_captions=bool(fields.caption),
             attributes=tuple(attribute for _, attribute in fields.attributes),
             copied=copied,
             whole=True,
-            known=None if path is None else load_class_list(Path(path)),
+            known=None if path is None else load_class_list(path),
         )
 
     def scan(self, raw: Path, found: Found, unit: ScanUnit) -> Scanned:

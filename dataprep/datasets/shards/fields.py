@@ -17,6 +17,7 @@ from dataprep.archives.recordio import LISTED
 from dataprep.archives.samples import Sample, Value, is_nested
 from dataprep.datasets.base import Attribute, Classes, refuse_reserved
 from dataprep.datasets.lists import ClassList, classes_by_name, one_form
+from dataprep.datasets.shards.options import ShardsOptions
 from dataprep.errors import SourceError
 from dataprep.system.messages import printable, some_of
 
@@ -85,7 +86,7 @@ class Fields:
 
 
 def choose_fields(
-    options: Mapping[str, str],
+    options: ShardsOptions,
     samples: Sequence[Sample],
     classes: Mapping[str, Sequence[str]],
     place: str,
@@ -108,7 +109,7 @@ def choose_fields(
     fields = names | {name: value for name, value in pairs if value not in (None, [])}
 
     def require(option: str, known: Mapping[str, object] | Sequence[str]) -> str:
-        name = options.get(option, "")
+        name: str = getattr(options, option)
         if name and name not in known:
             raise SourceError(
                 f"{place} has no field {printable(name)}; it has {some_of([*known]) or 'none'}; "
@@ -123,10 +124,10 @@ def choose_fields(
             "stored with --image_field"
         )
     label = require("label_field", fields)
-    if not label and "unlabelled" not in options:
+    if not label and not options.unlabelled:
         label = _guess_label(fields, classes, place)
     keys = (*_KEYS, f"{image or next(iter(images), '')}.path")
-    key = options.get("key_field", "")
+    key = options.key_field
     if key and key != NUMBER:
         require("key_field", fields)
     elif not key:
@@ -137,7 +138,7 @@ def choose_fields(
         for names in (_IDENTIFIERS, _NAMES)
     )
     values = [sample.fields.get(label) for sample in every]
-    attributes = _attributes(options.get("attribute_fields", ""), samples, fields, label, place)
+    attributes = _attributes(options.attribute_fields, samples, fields, label, place)
     caption = require("caption_field", fields)
     taken = {label, caption, *(field for field, _ in attributes)}
     return Fields(
@@ -219,14 +220,14 @@ def _flags(values: Sequence[Value], label: str) -> int:
 
 
 def _attributes(
-    asked: str,
+    asked: Sequence[str],
     samples: Sequence[Sample],
     fields: Mapping[str, Value],
     label: str,
     place: str,
 ) -> tuple[tuple[str, Attribute], ...]:
     """The fields that are kept; whole numbers, if those of the first samples are, or text."""
-    names = [name.strip() for name in asked.split(",") if name.strip()]
+    names = [*asked]
     if names == ["all"] and "all" not in fields:
         plain = [name for name, value in fields.items() if isinstance(value, (int, str))]
         names = [name for name in plain if name not in (label, LISTED)]

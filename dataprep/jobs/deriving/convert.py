@@ -24,7 +24,7 @@ from dataprep.jobs.deriving.sealed_images import SealedImages, SourceSet
 from dataprep.jobs.deriving.selected import Taken, lineage, take
 from dataprep.jobs.output.lock import Lease
 from dataprep.jobs.output.workspace import Workspace
-from dataprep.jobs.request import ConvertRequest, absolute, check_splits, recipe_for
+from dataprep.jobs.request import ConvertRequest, check_splits, recipe_for
 from dataprep.jobs.running.engine import Engine, Reporter, Workers, working
 from dataprep.jobs.running.identity import (
     COMPACTED,
@@ -49,6 +49,7 @@ from dataprep.sealed.verify import Verified
 from dataprep.sinks import DatasetInfo
 from dataprep.system.messages import counted, sized
 from dataprep.system.state_files import digest_of
+from dataprep.tables.chosen import Selection
 from dataprep.tables.records import RecordsTable
 from dataprep_schemas.manifest import Identity, Manifest, Split
 from dataprep_schemas.tables import OwnKind
@@ -107,7 +108,6 @@ def compact(
     Raises:
         DataprepError: any of its kinds; everything committed so far is kept.
     """
-    request = absolute(request)
     engine.check()
     (out,) = request.sources
     workspace = Workspace(out)
@@ -139,8 +139,6 @@ def _grown(out: Path) -> SealedSet | None:
 
 def _evenly(request: ConvertRequest, grown: SealedSet) -> ConvertRequest:
     """All of it again, with as many images in each shard as in the first generation."""
-    from dataprep.tables.selection import Selection
-
     manifest = grown.manifest
     first, shards = manifest.generations[0], {}
     for name, split in manifest.splits.items():
@@ -227,7 +225,7 @@ def _settled(request: ConvertRequest, sources: Sequence[SealedSet]) -> ConvertRe
             raise UsageError(
                 f"--to {request.out} is in what is to be converted; choose another directory"
             )
-    request = with_options(absolute(request), recipe=_recipe(request, sources))
+    request = with_options(request, recipe=_recipe(request, sources))
     request.load_sink().check(_info(request, sources))
     if request.selection is None or not request.selection.split_by:
         check_splits(request.num_shards, {name for source in sources for name in source.splits})
@@ -310,7 +308,7 @@ def _identity(
         return replace(identity_of(manifest), **output)
     image = replace(manifest.image, depth=_depth(sources)) if recipe is None else recipe.config()
     if recipe is None and changed is not None:
-        image = replace(image, statistics="off")  # they are of other images
+        image = replace(image, stats="off")  # they are of other images
     return replace(
         identity_of(manifest),
         image=image,
@@ -346,7 +344,7 @@ def _recipe(request: ConvertRequest, sources: Sequence[SealedSet]) -> Recipe | N
         recipe,
         depth=_depth(sources) if deep else "8",
         max_pixels=max(source.manifest.image.max_pixels for source in sources),
-        statistics="off" if before.statistics == "off" else "on",
+        stats=before.stats,
     )
 
 

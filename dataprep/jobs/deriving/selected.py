@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
@@ -16,6 +15,7 @@ from dataprep.sealed.set import SealedSet
 from dataprep.sinks import DatasetInfo
 from dataprep.system.messages import counted, printable, some_of
 from dataprep.system.state_files import digest_of, file_sha256
+from dataprep.tables.chosen import Selection
 from dataprep_schemas.manifest import (
     Ancestor,
     Excluded,
@@ -29,7 +29,6 @@ from dataprep_schemas.tables import patient_column
 
 if TYPE_CHECKING:
     from dataprep.tables.database import Database
-    from dataprep.tables.selection import Selection
 
 
 class Taken(NamedTuple):
@@ -64,7 +63,7 @@ def take(
 
     manifest, chosen = sources[0].manifest, request.selection
     seed = manifest.seed if request.seed is None else request.seed
-    _make_tables(chosen or tables.Selection(), sources, info, database, seed, report)
+    _make_tables(chosen or Selection(), sources, info, database, seed, report)
     if chosen is None:
         return None
     found = tables.summaries(database)
@@ -112,8 +111,7 @@ def _make_tables(
 
     names = [name for name, _ in info.classes]
     several = len(sources) > 1
-    split_of = partial(parse_split, "split_by")
-    tables.take(database, chosen, names, split_of=split_of, several=several)
+    tables.take(database, chosen, names, split_of=_split_of, several=several)
     splits = tables.splits(database)
     for name in splits:
         if not is_split(name):
@@ -128,6 +126,13 @@ def _make_tables(
         report(f"{counted(len(torn), 'patient')} in more than one split ({column}): {patients}")
     number_label_sets(database, splits, names, multilabel=info.multilabel)
     tables.sample(database, chosen, splits, seed)
+
+
+def _split_of(text: str) -> str:
+    try:
+        return parse_split(text)
+    except ValueError as error:
+        raise UsageError(f"--split_by {error}") from error
 
 
 def _relabelled(database: Database) -> str:
@@ -167,7 +172,7 @@ def lineage(
                 name=chosen.names[number] if chosen.names else "",
             )
         before = manifest.image
-        anew = None if image in (before, replace(before, statistics="off")) else before
+        anew = None if image in (before, replace(before, stats="off")) else before
         found += [
             Ancestor(manifest.sha256, manifest.sink, manifest.versions, anew, selected),
             *manifest.lineage,

@@ -71,7 +71,7 @@ def _check_options(request: Request) -> None:
         "--overwrite": request.overwrite,
         "--limit": request.limit,
         "--num_shards": request.num_shards,
-        "--stats": request.recipe.statistics != "off",
+        "--stats": request.recipe.stats != "off",
     }
     for option in (name for name, value in given.items() if value):
         raise UsageError(

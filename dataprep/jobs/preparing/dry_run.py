@@ -22,7 +22,7 @@ from dataprep.jobs.preparing.found import RawData, check_places, found, scan
 from dataprep.jobs.preparing.prepare import plan
 from dataprep.jobs.preparing.raw_images import RawImages
 from dataprep.jobs.preparing.summary import open_images, summarize
-from dataprep.jobs.request import MaxBad, Request, absolute
+from dataprep.jobs.request import MaxBad, Request
 from dataprep.jobs.running.engine import Engine, Reporter
 from dataprep.jobs.running.job import SplitJob
 from dataprep.remote.store import address_of
@@ -190,12 +190,13 @@ def dry_run(
     Raises:
         DataprepError: what a run would raise before it writes, but for images that are missing.
     """
-    asked = absolute(request)
     with TemporaryDirectory(prefix="dataprep-") as name:
-        elsewhere = replace(asked, out=Path(name), index_dir=None, build_dir=None, overwrite=False)
+        elsewhere = replace(
+            request, out=Path(name), index_dir=None, build_dir=None, overwrite=False
+        )
         with found(elsewhere, engine, reporter) as raw:
             if rule is None:
-                check_places(asked, raw.found)
+                check_places(request, raw.found)
             if raw.found.copied > _MOST_COPIED:
                 raise UsageError(
                     f"{sized(raw.found.copied)} of images in compressed Parquet would have to be "
@@ -203,11 +204,11 @@ def dry_run(
                 )
             lines = [*raw.found.description]
             made = _planned(replace(raw, report=lines.append), lines, cores)
-    above = (asked.out, *asked.out.parents)
+    above = (request.out, *request.out.parents)
     # Unlike a path's own method, it takes what may not be looked at for absent.
     place = next(path for path in above if os.path.exists(path))  # noqa: PTH110
     free = shutil.disk_usage(place).free if rule is None else None
-    shown = address_of(asked.raw) or asked.raw
+    shown = address_of(request.raw) or request.raw
     return replace(made, raw=shown, rule=rule or "", free=free)
 
 

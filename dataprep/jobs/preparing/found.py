@@ -24,7 +24,7 @@ from dataprep.jobs.output.index_parts import (
 )
 from dataprep.jobs.output.workspace import Workspace
 from dataprep.jobs.preparing.raw_images import RawImages
-from dataprep.jobs.request import Request, absolute, check_splits, settle
+from dataprep.jobs.request import Request, check_splits, settle
 from dataprep.jobs.running.engine import Engine, Reporter, Workers, working
 from dataprep.jobs.running.job import Job
 from dataprep.plugins import load_dataset
@@ -76,7 +76,7 @@ def found(request: Request, engine: Engine, reporter: Reporter) -> Iterator[RawD
         DataprepError: what was asked for is not there, or OUT is somebody else's.
     """
     dataset = load_dataset(request.dataset, request.dataset_options)
-    request = _of_bucket(absolute(request))
+    request = _of_bucket(request)
     close_archives()  # a new search starts from the files as they are now
     what = dataset.find(request.raw, request.splits)
     request = settle(request, what)

@@ -20,6 +20,7 @@ from dataprep.jobs.running.engine import Engine, Reporter
 from dataprep.jobs.running.identity import claim, claim_generation, is_other_job
 from dataprep.jobs.running.job import Job, describe_splits, kept_info, split_job
 from dataprep.jobs.running.seal import seal
+from dataprep.options import options_of
 from dataprep.sealed.set import SealedSet
 from dataprep.system.messages import counted, some_of
 from dataprep.system.state_files import digest_of
@@ -152,7 +153,7 @@ def plan(
         dataset=request.dataset,
         dataset_config=config_of(raw),
         seed=request.seed,
-        limit=request.limit,
+        limit=request.said_limit,
         folds=request.folds,
         shuffle={split.name: split.shuffle for split in splits},
         image=request.recipe.config(),
@@ -190,7 +191,7 @@ def _report_changes(raw: RawData, job: Job, images: Images) -> None:
         f"{counted(number, 'image')} another {what} ({some_of(keys)})"
         for what, number, keys in changed
     )
-    options = {option.name for option in raw.dataset.OPTIONS}
+    options = {option.name for option in options_of(raw.dataset.Options)}
     keeps = ["--classes FILE with the classes in their old order"] * ("classes" in options)
     keeps += [f"--splits_from {out}"] * (raw.found.cut is not None)
     raw.report(

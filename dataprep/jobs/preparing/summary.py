@@ -111,7 +111,7 @@ class _Index:
         """Of all that the summary is made from."""
         request, grown, cut = self.request, self.grown, self.raw.found.cut
         made_of = [
-            *(_RULES, request.splits, request.limit, request.seed, self.raw.found.splits),
+            *(_RULES, request.splits, request.said_limit, request.seed, self.raw.found.splits),
             self.raw.found.classes,
             None if request.exclude is None else _sha256(request.exclude),
             [[unit.name, part.table, part.fingerprint] for unit, part in self.parts.units.items()],

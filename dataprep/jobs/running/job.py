@@ -18,7 +18,8 @@ from dataprep.images.fingerprint import Fingerprint
 from dataprep.images.pixels import Pixels
 from dataprep.jobs.output.lock import Lease
 from dataprep.jobs.output.workspace import Workspace
-from dataprep.jobs.request import EVERY_SPLIT, OutputRequest
+from dataprep.jobs.request import OutputRequest
+from dataprep.options import EVERY_SPLIT
 from dataprep.sealed.set import examples_of
 from dataprep.sinks import DatasetInfo, ShardName, Sink
 from dataprep.sinks.example import Example

@@ -52,7 +52,11 @@ def render(
     words = ["--clean" if request is None else shlex.quote(str(request.source))]
     words += [] if to is None else [f"--to {for_the_job(to)}"]
     if request is not None:
-        words += request.words + ["--broadcast mpi"] * request.broadcast + ["--keep"] * keep
+        words += (
+            request.words
+            + ["--broadcast mpi"] * (request.broadcast is not None)
+            + ["--keep"] * keep
+        )
     training = """bash -c 'ls "$DATA_DIR"'"""
     return _Script(template).substitute(
         nodes=nodes,

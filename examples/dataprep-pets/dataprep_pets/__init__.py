@@ -11,20 +11,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from dataprep.datasets import (
     Attribute,
     Cut,
     Dataset,
     Found,
-    Option,
     Row,
     Scanned,
     ScanUnit,
     Unmatched,
     list_container,
+    option,
     parse_share,
     stat_fingerprint,
     wanted_splits,
@@ -39,6 +41,18 @@ _FORMS = ("images", "images.tar", "images.tar.gz", "images.zip")
 _SCAN_RULES = 1  # raise it whenever the same raw data would scan differently
 
 
+@dataclass(frozen=True)
+class PetsOptions:
+    """What the user says of the raw data."""
+
+    validation_fraction: Fraction = option(
+        "Share of trainval.txt that becomes the validation split.",
+        Fraction(0),
+        metavar="SHARE",
+        parse=parse_share,
+    )
+
+
 class Pets(Dataset):
     """``dataprep pets``."""
 
@@ -47,18 +61,12 @@ class Pets(Dataset):
 
     The raw directory holds images/ (or images.tar, images.tar.gz, images.zip) and annotations/.
     """
-    OPTIONS: ClassVar[tuple[Option, ...]] = (
-        Option(
-            "validation_fraction",
-            "Share of trainval.txt that becomes the validation split.",
-            default="0",
-            metavar="SHARE",
-        ),
-    )
+    Options: ClassVar[type[PetsOptions]] = PetsOptions
+    options: PetsOptions
 
-    def __init__(self, **options: str) -> None:
+    def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        share = parse_share("validation_fraction", self.options["validation_fraction"])
+        share = self.options.validation_fraction
         self._cut = Cut(0, (("validation", share),), "train")
         self._splits = ("train", "validation", "test") if share else ("train", "test")
 

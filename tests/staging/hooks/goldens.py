@@ -17,7 +17,7 @@ _PLAIN = StageRequest(Path("/lustre/project/imagenet"))
 _EVERYTHING = StageRequest(
     Path("/lustre/my project/it's"),
     splits=("train", "validation"),
-    share=True,
+    share="node",
 )
 
 
@@ -25,7 +25,7 @@ def goldens() -> dict[str, str]:
     """The text of every script, by file name."""
     texts = {f"{name}.sh": render(name, _PLAIN) for name in SCHEDULERS}
     texts |= {f"{name}-epilog.sh": render(name, None) for name in SCHEDULERS}
-    texts["pbs-broadcast.sh"] = render("pbs", replace(_PLAIN, broadcast=True))
+    texts["pbs-broadcast.sh"] = render("pbs", replace(_PLAIN, broadcast="mpi"))
     everything = render("slurm", _EVERYTHING, to="${TMPDIR}/my data/$USER", nodes=1536, keep=True)
     return texts | {"slurm-everything.sh": everything}
 

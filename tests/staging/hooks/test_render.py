@@ -99,7 +99,7 @@ def test_the_command_prints_nothing_but_the_script(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     result = cli("hook", "lsf", "Größe", "--to", "$TMPDIR/x", "--share", "node", "--nodes", 7)
-    request = StageRequest(tmp_path / "Größe", share=True)
+    request = StageRequest(tmp_path / "Größe", share="node")
     expected = render("lsf", request, to="$TMPDIR/x", nodes=7)
     assert (result.code, result.out, result.err) == (0, expected, "")
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, fields
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 from dataprep.errors import UsageError
+from dataprep.options import option, options_of
 from dataprep_schemas.manifest import ImageRecipe
 
 Check: TypeAlias = Literal["header", "bitstream", "pixels"]
@@ -33,23 +34,6 @@ CHROMA = "420"
 REPAIR_CHROMA = "444"
 REPAIR_QUALITY = 100
 
-_CHOICES: Final[dict[str, tuple[str, ...]]] = {
-    "check": get_args(Check),
-    "filter": get_args(Filter),
-    "encoding": get_args(Encoding),
-    "depth": get_args(Depth),
-    "color": get_args(Color),
-    "exif": get_args(Exif),
-    "statistics": get_args(Measuring),
-    "passes": get_args(Form),
-}
-_MOST: Final = {
-    "quality": 100,
-    "center_crop": MAX_SIDE,
-    "max_pixels": 1 << 40,
-    "max_image_bytes": 1 << 40,
-}
-
 
 @dataclass(frozen=True, slots=True)
 class Resize:
@@ -61,20 +45,19 @@ class Resize:
     def __post_init__(self) -> None:
         for side in (self.width, self.height):
             if side is not None and not 1 <= side <= MAX_SIDE:
-                raise UsageError(f"--resize: {side} is not between 1 and {MAX_SIDE}")
+                raise ValueError(f"{side} is not between 1 and {MAX_SIDE}")
 
     @classmethod
-    def parse(cls, text: str) -> Resize:
+    def parse(cls, value: int | str) -> Resize:
         """Read ``256`` (shorter side) or ``320x256`` (exactly WIDTHxHEIGHT).
 
         Raises:
-            UsageError: the text is neither, or a side is out of range.
+            ValueError: it is neither, or a side is out of range.
         """
-        match = re.fullmatch(r"([0-9]{1,9})(?:x([0-9]{1,9}))?", text.strip())
+        match = re.fullmatch(r"([0-9]{1,9})(?:x([0-9]{1,9}))?", str(value).strip())
         if match is None:
-            raise UsageError(
-                f"--resize: {text!r} is neither a shorter side such as 256 "
-                "nor WIDTHxHEIGHT such as 320x256"
+            raise ValueError(
+                f"{value!r} is neither a shorter side such as 256 nor WIDTHxHEIGHT such as 320x256"
             )
         width, height = match.groups()
         return cls(int(width), None if height is None else int(height))
@@ -99,69 +82,100 @@ def parse_window(text: str) -> tuple[float, float] | None:
     number = r"[0-9]{1,9}(?:\.[0-9]{1,9})?"
     found = re.fullmatch(f"(-?{number}),({number})", str(text))
     if found is None or float(found[2]) < 1:
-        raise ValueError("is not file, full, or CENTER,WIDTH such as 40,400, of a width from 1 on")
+        raise ValueError(
+            f"{text!r} is not file, full, or CENTER,WIDTH such as 40,400, of a width from 1 on"
+        )
     return float(found[1]), float(found[2])
 
 
-@dataclass(frozen=True, slots=True)
+def _window(value: str) -> str:
+    parse_window(value)
+    return value
+
+
+@dataclass(frozen=True, kw_only=True)
 class Recipe:
     """What to do with every image; the defaults keep good JPEG files byte for byte.
 
     Attributes:
-        check: how closely an image that passes through is looked at. ``header`` reads
-            sizes and looks for the end marker; ``bitstream`` runs the whole entropy
-            decoder at 1/8 scale; ``pixels`` also decodes at full scale with Pillow.
-        resize: the size to scale to, up as well as down; None keeps the size.
-        center_crop: side, in pixels, of the square cut from the middle after the resize;
-            an image smaller than it is rejected, never padded or enlarged.
-        filter: the resampling filter, all of them antialiased. The default comes 3 dB closer
-            to the band-limited ideal than ``bilinear`` on ImageNet photos at 256 pixels.
-        quality: JPEG quality, 1 to 100, of what is re-encoded on request. Repairs that
-            change neither size nor encoding use 100.
+        center_crop: an image smaller than it is rejected, never padded or enlarged.
+        filter: the default comes 3 dB closer to the band-limited ideal than ``bilinear`` on
+            ImageNet photos at 256 pixels.
+        quality: repairs that change neither size nor encoding use 100.
         encoding: ``keep`` leaves the formats of `passes` as they are, byte for byte where
             nothing changes, and turns the rest into PNG if that is one of them, else JPEG;
             ``jpeg`` and ``png`` re-encode every image, good files included; ``raw`` stores
             uint8 pixels in (height, width, channel) order, whatever came in.
+        check: ``header`` reads sizes and looks for the end marker; ``bitstream`` runs the whole
+            entropy decoder at 1/8 scale; ``pixels`` also decodes at full scale with Pillow.
         passes: the formats that ``encoding="keep"`` keeps, in any order. Of PNG, 8-bit grey
             and RGB pass byte for byte; the rest is re-encoded as such.
-        depth: ``8`` keeps the high byte of 16-bit samples; ``keep`` leaves 16-bit PNG as it is,
-            or changes it in 16 bits.
-        color: number of channels to store: 3 (``rgb``), 1 (``gray``) or as found.
-        exif: ``auto`` turns images upright by their EXIF orientation where they are encoded anew,
-            which loses the tag; those that pass keep it. ``apply`` encodes all anew that are not
-            upright; ``ignore`` turns none.
-        strip_metadata: take away what JPEG and PNG that pass have beside pixels, but for colour
-            profiles and the orientation; what is encoded anew has nothing of the kind anyway.
-        dicom_window: what of a DICOM image's values is shown, from black to white: ``file``, its
-            own window or table, and the full range without one; ``full``; or ``CENTER,WIDTH``.
         max_pixels: reject images that declare, or would become, more pixels than this;
             the default is Pillow's own limit.
-        max_image_bytes: reject image files that have more bytes than this, in an archive or out
-            of it, unread.
-        statistics: ``on`` measures every stored image.
     """
 
-    check: Check = "bitstream"
-    resize: Resize | None = None
-    center_crop: int | None = None
-    filter: Filter = "bicubic"
-    quality: int = 95
-    encoding: Encoding = "keep"
+    section: ClassVar = "Images"
+
+    resize: Resize | None = option(
+        "256: the shorter side; 320x256: exactly WIDTHxHEIGHT.", None, metavar="SIZE"
+    )
+    center_crop: int | None = option(
+        "After resizing, crop a centred square.", None, metavar="SIDE", least=1, most=MAX_SIDE
+    )
+    quality: int = option("JPEG quality for re-encoded images.", 95, metavar="N", least=1, most=100)
+    encoding: Encoding = option(
+        "keep: valid images byte for byte. raw: pixels, for formats that store them.", "keep"
+    )
+    color: Color = option("keep: grey images stay grey.", "keep")
+    check: Check = option("How far to decode images that are stored unchanged.", "bitstream")
+    filter: Filter = option("Antialiasing filter for --resize.", "bicubic", rare=True)
+    depth: Depth = option(
+        "Bits per sample. keep: what has 16, or a DICOM more than 8, is stored as PNG of 16.",
+        "8",
+        rare=True,
+    )
+    dicom_window: str = option(
+        "Of DICOM. file: the window or table it names, and all values without one; full: all "
+        "values; or CENTER,WIDTH.",
+        "file",
+        metavar="WINDOW",
+        parse=_window,
+        rare=True,
+    )
+    max_image_bytes: int = option(
+        "Reject image files that are larger, unread.",
+        MAX_IMAGE_BYTES,
+        metavar="BYTES",
+        least=1,
+        most=1 << 40,
+        rare=True,
+    )
+    exif: Exif = option(
+        "auto: turn images upright where they are re-encoded. apply: re-encode images that are "
+        "not upright. ignore: leave them as they are.",
+        "auto",
+        rare=True,
+    )
+    strip_metadata: bool = option(
+        "Take away what images have beside pixels, such as names, places, comments and "
+        "thumbnails; colour profiles and the orientation stay.",
+        False,
+    )
+    stats: Measuring = option(
+        "Write image statistics into the manifest: sizes, formats and, where pixels are decoded "
+        "anyway, channel means.",
+        "off",
+        bare="on",
+    )
     passes: tuple[Form, ...] = ("JPEG",)
-    depth: Depth = "8"
-    color: Color = "keep"
-    exif: Exif = "auto"
-    strip_metadata: bool = False
-    dicom_window: str = "file"
     max_pixels: int = MAX_PIXELS
-    max_image_bytes: int = MAX_IMAGE_BYTES
-    statistics: Measuring = "off"
 
     def __post_init__(self) -> None:
-        for name, choices in _CHOICES.items():
-            value = getattr(self, name)
-            if not value or not {*(value if name == "passes" else [value])} <= {*choices}:
-                raise UsageError(f"--{name}: {value!r} is not one of {', '.join(choices)}")
+        for each in options_of(Recipe):
+            if (value := getattr(self, each.field)) != each.default:
+                each.read(value)
+        if not self.passes or not {*self.passes} <= {*get_args(Form)} or self.max_pixels < 1:
+            raise UsageError(f"passes={self.passes!r}, max_pixels={self.max_pixels!r}")
         object.__setattr__(self, "passes", tuple(sorted({*self.passes})))
         holds_png = self.encoding == "png" or (self.encoding == "keep" and "PNG" in self.passes)
         if self.depth == "keep" and not holds_png:
@@ -169,14 +183,6 @@ class Recipe:
                 "--depth keep: JPEG and arrays of pixels have 8 bits a sample; use --encoding png "
                 "in a format that holds image files, or --depth 8"
             )
-        try:
-            parse_window(self.dicom_window)
-        except ValueError as error:
-            raise UsageError(f"--dicom_window: {self.dicom_window!r} {error}") from error
-        for name, most in _MOST.items():
-            value = getattr(self, name)
-            if value is not None and not 1 <= value <= most:
-                raise UsageError(f"--{name}: {value} is not between 1 and {most}")
         if self.resize and self.center_crop and self.center_crop > self.resize.shortest:
             raise UsageError(
                 f"--center_crop: {self.center_crop} is larger than the {self.resize.shortest} "
