@@ -106,14 +106,15 @@ def test_verify_names_what_is_missing_from_a_part_and_what_is_of_another(
 
 
 def test_inspect_and_status_show_what_is_here(cli: Cli, second: Path, validation: Path) -> None:
-    lines = cli("inspect", second).out.splitlines()
-    assert lines[1] == "part 2 of 3 is here"
-    assert lines[2] == "train: 8 records of 24 images"
-    assert lines[3].startswith("  2 shards of 4 records, ")
-    assert lines[5] == "validation: 6 records of 6 images"
+    _, recipe, *lines = cli("inspect", second).out.splitlines()
+    assert recipe.startswith("recipe: imagenet ")
+    assert lines[0] == "part 2 of 3 is here"
+    assert lines[1] == "train: 8 records of 24 images"
+    assert lines[2].startswith("  2 shards of 4 records, ")
+    assert lines[4] == "validation: 6 records of 6 images"
     lines = cli("inspect", validation).out.splitlines()
-    assert lines[1] == "only validation is here"
-    assert lines[2] == "validation: 6 records of 6 images"
+    assert lines[2] == "only validation is here"
+    assert lines[3] == "validation: 6 records of 6 images"
     result = cli("inspect", second / "train/train-00001-of-00006", "--records", 1)
     assert result.code == 0
     assert result.out.startswith("0: ")

@@ -10,21 +10,24 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from dataprep.datasets import Dataset, Found, ScanUnit
 from dataprep.errors import SourceError
-from dataprep.system.durable_files import partial_path, storage_error, whole
+from dataprep.system.durable_files import storage_error, whole
 from dataprep.system.messages import printable
 from dataprep.system.ownership import require_own
 from dataprep.system.state_files import digest_of, file_sha256, is_intact, read_state, write_state
 from dataprep.tables import Scanned
 from dataprep_schemas.state import IndexPart
+
+if TYPE_CHECKING:
+    from dataprep.tables.arrow import Attributes
 
 _VERSION = 6  # raise it whenever the same scan would be kept in another way
 # Of few rows, most of a table's time would go into setting up what saves room.
@@ -137,53 +140,55 @@ def scan_into(scan: Scan, unit: ScanUnit) -> None:
         SinkError: the index cannot be written.
     """
     import pyarrow as pa
-    from pyarrow import parquet
-
-    from dataprep.tables.arrow import index_tables
-    from dataprep_schemas.tables import schema_of
 
     # Taken before the scan: a change during it must make the part stale, not valid.
-    fingerprint, directory, found = scan.fingerprint(unit), scan.directory, scan.found
-    scanned, copied = scan.dataset.scan(scan.raw, found, unit), 0
+    fingerprint, directory, known = scan.fingerprint(unit), scan.directory, scan.found.classes
+    scanned, copied = scan.dataset.scan(scan.raw, scan.found, unit), 0
     if scanned.copy is not None:
         scanned, copied = _copied(directory / unit.copy_name, scanned.copy)
-    known = found.classes
     classes = scanned.classes or () if known is None else [name for name, _ in known]
-    attributes = found.own_columns
-    statuses: Counter[str] = Counter()
-    final = directory / f"{unit.name}.parquet"
-    temporary = partial_path(final)
     try:
-        few = sum(map(len, scanned.rows.values())) < _FEW and not scanned.tables
-        memory = pa.BufferOutputStream()
-        with parquet.ParquetWriter(
-            memory if few else temporary,
-            schema_of("index", attributes),
-            **(_PLAIN if few else _PACKED),
-        ) as file:
-            for table in index_tables(scanned, classes, attributes):
-                for entry in table.column("status").value_counts().to_pylist():
-                    statuses[entry["values"]] += entry["counts"]
-                file.write_table(table, row_group_size=_GROUP)
-        if few:
-            temporary.write_bytes(memory.getvalue())
+        with whole(directory / f"{unit.name}.parquet") as temporary:
+            statuses = _write_tables(temporary, scanned, classes, scan.found.own_columns)
+            sha256 = file_sha256(temporary)
+            if scanned.restarts:
+                (directory / unit.restarts_name).write_bytes(scanned.restarts)
         part = IndexPart(
             fingerprint=fingerprint,
-            table=file_sha256(temporary),
+            table=sha256,
             restarts=hashlib.sha256(scanned.restarts).hexdigest() if scanned.restarts else "",
             copied=copied,
             classes=tuple(classes) if known is None else (),
             statuses=dict(statuses),
             counts=dict(scanned.counts),
         )
-        if scanned.restarts:
-            (directory / unit.restarts_name).write_bytes(scanned.restarts)
-        temporary.replace(final)
         write_state(_state_path(directory, unit), part)
     except (OSError, pa.ArrowException) as error:
         raise storage_error(error, directory, f"indexing {unit.name}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
+
+
+def _write_tables(
+    path: Path, scanned: Scanned, classes: Sequence[str], attributes: Attributes
+) -> Counter[str]:
+    """Write what a unit holds as one table; returns how many rows have each status."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    from dataprep.tables.arrow import index_tables
+    from dataprep_schemas.tables import schema_of
+
+    few = sum(map(len, scanned.rows.values())) < _FEW and not scanned.tables
+    memory, schema = pa.BufferOutputStream(), schema_of("index", attributes)
+    statuses: Counter[str] = Counter()
+    packed = _PLAIN if few else _PACKED
+    with parquet.ParquetWriter(memory if few else path, schema, **packed) as file:
+        for table in index_tables(scanned, classes, attributes):
+            for entry in table.column("status").value_counts().to_pylist():
+                statuses[entry["values"]] += entry["counts"]
+            file.write_table(table, row_group_size=_GROUP)
+    if few:
+        path.write_bytes(memory.getvalue())
+    return statuses
 
 
 def _copied(final: Path, copy: Callable[[BinaryIO], Scanned]) -> tuple[Scanned, int]:

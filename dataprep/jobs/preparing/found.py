@@ -59,13 +59,13 @@ class RawData:
     workers: Workers
     report: Callable[[str], None]
 
-    def images(self, request: Request, parts: IndexParts) -> RawImages:
-        """How their bytes are had."""
-        return RawImages(request.raw, parts.directory, request.recipe, self.found.names_files)
-
     def scan_into(self, index: Path) -> Scan:
         """What workers are to scan, into a directory."""
         return Scan(self.dataset, self.request.raw, self.found, index)
+
+    def images(self, request: Request, parts: IndexParts) -> RawImages:
+        """How their bytes are had."""
+        return RawImages(request.raw, parts.directory, request.recipe, self.found.names_files)
 
 
 @contextmanager

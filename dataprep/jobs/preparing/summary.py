@@ -46,21 +46,20 @@ def open_images(
     """
     from dataprep.tables.images import Images
 
-    workspace, dataset = Workspace(request.out), raw.dataset
-    found = raw.found
-    names = parts.class_names() if found.classes is None else set()
+    workspace, what = Workspace(request.out), raw.found
+    names = parts.class_names() if what.classes is None else set()
     return Images(
         parts.tables(),
         workspace.private,
         parts.statuses(),
-        [name for name, _ in found.own_columns],
+        [name for name, _ in what.own_columns],
         request.splits,
         request.exclude,
         None if grown is None else Workspace(grown.out).records,
         request.folds,
-        found.cut,
+        what.cut,
         workspace.records if grown is None else None,
-        dataset.name_classes(found, names).identifiers if names else {},
+        raw.dataset.name_classes(what, names).identifiers if names else {},
     )
 
 
@@ -109,14 +108,14 @@ class _Index:
 
     def key(self) -> str:
         """Of all that the summary is made from."""
-        request, grown, cut = self.request, self.grown, self.raw.found.cut
+        request, grown, found = self.request, self.grown, self.raw.found
         made_of = [
-            *(_RULES, request.splits, request.said_limit, request.seed, self.raw.found.splits),
-            self.raw.found.classes,
+            *(_RULES, request.splits, request.said_limit, request.seed, found.splits),
+            found.classes,
             None if request.exclude is None else _sha256(request.exclude),
             [[unit.name, part.table, part.fingerprint] for unit, part in self.parts.units.items()],
             "" if grown is None else grown.manifest.sha256,
-            "" if cut is None else cut.digest,
+            "" if found.cut is None else found.cut.digest,
         ]
         return digest_of(made_of)
 
@@ -155,11 +154,12 @@ class _Index:
 
     def classes(self, splits: Sequence[str]) -> tuple[Classes, str]:
         """The classes, and what is to be said of how images got them."""
-        known: Classes | None = self.raw.found.classes
-        listed, said = known is not None, ""
+        found, said = self.raw.found, ""
+        known: Classes | None = found.classes
+        listed = known is not None
         if known is None:
             names = self.parts.class_names() or self.images.class_names()
-            named = self.raw.dataset.name_classes(self.raw.found, names)
+            named = self.raw.dataset.name_classes(found, names)
             known, said = named.classes, named.reason
         if self.grown is None:
             return known, said
@@ -192,13 +192,12 @@ class _Index:
         names, many = [name for name, _ in classes], found.multilabel
         images.choose(splits, names, multilabel=many, seed=request.seed, limit=request.limit)
         if found.classes is None and self.grown is None:
-            self.raw.dataset.check_classes(
-                found, names, images.classes_by_split(), images.folders()
-            )
+            of_splits, folders = images.classes_by_split(), images.folders()
+            self.raw.dataset.check_classes(found, names, of_splits, folders)
         counts: Counter[str] = Counter()
         for part in self.parts.units.values():
             counts.update(part.counts)
-        sums, complete = images.summaries(), found.official_counts
+        sums = images.summaries()
         return ScanSummary(
             key="",
             splits=tuple(split for split in splits if split in sums),
@@ -213,7 +212,7 @@ class _Index:
             lacking={
                 split: tuple(names)
                 for split, names in images.lacking().items()
-                if split not in complete
+                if split not in found.official_counts
             },
         )
 
