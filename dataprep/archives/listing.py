@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from dataprep.rows import Ignored, Member, Packing, Row
+from dataprep.rows import Ignored, Packing, Row
 
 _IMAGES: Final = (
     *(".jpeg", ".jpg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif"),
@@ -47,10 +47,6 @@ class StoredImage(NamedTuple):
         _, container, offset, size, modified, packing, mtime = self
         place = (key, container, offset, size, modified)
         return Row(*place, labels, packing=packing, container_mtime=mtime, **known)
-
-    def member(self, key: str, alias: str = "") -> Member:
-        """The image as a row of the index whose labels are in a list."""
-        return Member(key, *self[1:-1], alias, self[-1])
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ from dataprep.tables import Packing, Row, Scanned, Unmatched
 _SCAN_RULES: Final = 3
 _LOOKED: Final = 10_000  # samples of a file that are searched for these
 _PEEKED_OF_LISTS: Final = 256  # of these, where a list of one value is no list
-Place = tuple[int, int]
+Span = tuple[int, int]
 
 _COPY_HEAD: Final = b"dataprep"  # so that no image is at offset 0, which says something else
 
@@ -380,7 +380,7 @@ def _scan_parquet(raw: Path, unit: ShardsUnit) -> Scanned:
     """The rows of Parquet files: images in place if they all lie as they are, else copied."""
     from dataprep.archives.parquet import NotInPlaceError, columns_of, places_of
 
-    places: dict[str, list[Place | None]] = {}
+    places: dict[str, list[Span | None]] = {}
     try:
         for path in unit.files:
             columns = columns_of(raw, path)
@@ -395,7 +395,7 @@ def _copy_images(raw: Path, unit: ShardsUnit, file: BinaryIO) -> Scanned:
     """Write the images one behind another; they are read there."""
     from dataprep.archives.parquet import columns_of, images_of
 
-    places: dict[str, list[Place | None]] = {}
+    places: dict[str, list[Span | None]] = {}
     at = file.write(_COPY_HEAD)
     for path in unit.files:
         columns, places[path] = columns_of(raw, path), []
@@ -408,7 +408,7 @@ def _copy_images(raw: Path, unit: ShardsUnit, file: BinaryIO) -> Scanned:
 def _parquet_rows(
     raw: Path,
     unit: ShardsUnit,
-    places: Mapping[str, Sequence[Place | None]],
+    places: Mapping[str, Sequence[Span | None]],
     packing: Packing = (),
 ) -> Scanned:
     from dataprep.archives.parquet import columns_of, parquet_samples
