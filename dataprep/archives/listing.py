@@ -88,6 +88,12 @@ def basename(path: str) -> str:
     return path.rpartition("/")[2]
 
 
+def stem_of(path: str) -> str:
+    """A path without the suffix of its last component, if that has one."""
+    stem, dot, suffix = path.rpartition(".")
+    return stem if dot and "/" not in suffix else path
+
+
 def folder_of(path: str) -> str:
     """All but the last component of a path; empty if there is only one."""
     return path.rpartition("/")[0]

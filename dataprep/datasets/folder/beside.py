@@ -14,7 +14,13 @@ from posixpath import commonpath
 from typing import Final
 
 from dataprep.archives.containers import container_kind, container_stem
-from dataprep.archives.listing import StoredImage, folder_of, is_clutter_folder, is_image_name
+from dataprep.archives.listing import (
+    StoredImage,
+    folder_of,
+    is_clutter_folder,
+    is_image_name,
+    stem_of,
+)
 from dataprep.datasets.folder.options import FolderOptions
 from dataprep.datasets.lists import FORMATS
 from dataprep.datasets.raw_directory import Entries, entries_of
@@ -84,7 +90,7 @@ def refuse_labels(raw: Path, level: Entries, options: FolderOptions) -> None:
         SourceError: there are some, and he did not.
     """
     known = options.listing_ruled_out or options.unlabelled
-    stems = {PurePosixPath(name).stem for name in level.images}
+    stems = {*map(stem_of, level.images)}
     found = [
         level.at(entry.name)
         for entry in level.others
@@ -132,9 +138,7 @@ def _label_files(folder: Path, most: int | None) -> Counter[str]:
     Where these are, the rest is looked at in a folder that is called like labels alone.
     """
     found: Counter[str] = Counter()
-    below = walk(
-        folder, lambda it: it.is_dir() and not is_clutter_folder(it.name)
-    )  # the scan tells
+    below = walk(folder, lambda it: it.is_dir() and not is_clutter_folder(it.name))
     for name in islice((entry.name for _, entries in below for entry in entries), most):
         suffix = PurePosixPath(name).suffix.lower()
         found[suffix] += suffix in _LABEL_FILES
@@ -159,7 +163,7 @@ def refuse_twins(
     paths = [path for path in paths if path.suffix.lower() in _LABEL_FILES]
     if not paths or options.listing_ruled_out or options.unlabelled:
         return
-    stems = {PurePosixPath(image.path).stem for image in images}
+    stems = {stem_of(image.name) for image in images}
     found = [str(path) for path in paths if path.suffix.lower() == ".mat" or path.stem in stems]
     if found:
         raise SourceError(

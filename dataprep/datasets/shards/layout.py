@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from dataprep.archives.containers import container_kind
-from dataprep.archives.listing import is_clutter_folder, is_image_name
+from dataprep.archives.listing import is_clutter_folder, is_image_name, stem_of
 from dataprep.archives.mds import INDEX, mds_samples, mds_shards
 from dataprep.archives.open_files import open_container
 from dataprep.archives.recordio import MAGIC, recordio_samples
@@ -66,7 +66,7 @@ def find_files(raw: Path, pattern: str) -> tuple[Kind, list[str]]:
             kind = "MDS" if name in listed else _kind_of(raw, path)
             if kind is not None:
                 found[kind].append(path)
-            elif name.rpartition(".")[0] in listed:
+            elif stem_of(name) in listed:
                 compressed.append(path)
     if not found:
         there = f"; {some_of(compressed)} are compressed shards" if compressed else ""
