@@ -20,6 +20,7 @@ from dataprep.datasets.chestxray14.lists import (
     SIDE_LISTS,
     Lists,
     find_lists,
+    fingerprint,
     read_listed,
 )
 from dataprep.datasets.raw_directory import entries_of, list_raw
@@ -162,8 +163,11 @@ class ChestXray14(Dataset):
         described, units = _find_images(raw)
         lists = self._lists(raw)
         return Found(
-            description=(described, lists.describe()),
-            units=(ScanUnit(_LISTS, lists.labels.name), *units),
+            description=(
+                described,
+                f"lists: {', '.join(printable(path.name) for path in lists.values())}",
+            ),
+            units=(ScanUnit(_LISTS, lists["labels"].name), *units),
             splits=wanted,
             classes=tuple((name, name) for name in _ORDERS[self.options["label_order"]]),
             multilabel=True,  # of "No Finding" an image has none
@@ -185,7 +189,7 @@ class ChestXray14(Dataset):
     def fingerprint(self, raw: Path, unit: ScanUnit) -> str:
         """Identify what `scan` would read: a container's size and time, or the lists' content."""
         lists = unit.name == _LISTS
-        seen = self._lists(raw).fingerprint() if lists else stat_fingerprint(raw, unit.container)
+        seen = fingerprint(self._lists(raw)) if lists else stat_fingerprint(raw, unit.container)
         return json.dumps([_SCAN_RULES, *seen])
 
     def _lists(self, raw: Path) -> Lists:
