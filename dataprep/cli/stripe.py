@@ -11,7 +11,7 @@ from dataprep.api.options import lustre_pool, with_site_defaults
 from dataprep.api.parameters import Option, byte_size, option, stripes
 from dataprep.cli.output import say
 from dataprep.errors import DatasetError, UsageError
-from dataprep.system.filesystems import is_own_folder, walk
+from dataprep.system.filesystems import walk
 from dataprep.system.messages import counted
 
 _SHARD = 150_000_000  # what shards are made to be; any size below 1 GiB means the same
@@ -107,7 +107,7 @@ def _files_in(root: Path) -> dict[Path, int]:
     programs keep for themselves.
     """
     found = {}
-    for _, entries in walk(root, lambda it: is_own_folder(it) and it.name[0] != "."):
+    for _, entries in walk(root, lambda it: it.is_dir(follow_symlinks=False) and it.name[0] != "."):
         for entry in entries:
             if entry.name[0] != "." and entry.is_file(follow_symlinks=False):
                 found[Path(entry.path)] = entry.stat().st_size

@@ -23,7 +23,7 @@ from dataprep.archives.webdataset import webdataset_samples
 from dataprep.datasets.raw_directory import list_raw
 from dataprep.datasets.splits import SPLIT_FOLDERS, split_of_folder
 from dataprep.errors import SinkError, SourceError
-from dataprep.system.filesystems import is_own_folder, walk
+from dataprep.system.filesystems import walk
 from dataprep.system.messages import counted, printable, some_of, unreadable
 from dataprep.system.regular_files import open_regular
 
@@ -110,7 +110,7 @@ def _folders(raw: Path) -> Iterator[tuple[str, list[str]]]:
         raise unreadable(path or str(raw), error) from error
 
     def enter(entry: os.DirEntry[str]) -> bool:
-        return is_own_folder(entry) and not is_clutter_folder(entry.name)
+        return entry.is_dir(follow_symlinks=False) and not is_clutter_folder(entry.name)
 
     for folder, entries in walk(raw, enter, refuse):
         # Of a million image files none is looked at.
