@@ -48,6 +48,8 @@ class Row(msgspec.Struct, frozen=True):
         captions: texts that describe it.
         drawn_on: width and height of the picture that the boxes were drawn on, which may be the
             image turned upright, or in another size; empty: they are of the image as it is stored.
+        alias: of an image of which a list tells the rest, what else the list may call it than by
+            the key; empty if nothing.
     """
 
     key: str
@@ -64,24 +66,7 @@ class Row(msgspec.Struct, frozen=True):
     container_mtime: int = 0
     captions: tuple[str, ...] = ()
     drawn_on: tuple[int, ...] = ()
-
-
-class Member(msgspec.Struct, frozen=True):
-    """An image that is there, of which a list tells the rest.
-
-    Attributes:
-        key: what the list may call it.
-        alias: what else the list may call it; empty if nothing.
-    """
-
-    key: str
-    container: str
-    offset: int
-    size: int
-    modified: int
-    packing: Packing = ()
     alias: str = ""
-    container_mtime: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +123,6 @@ class Scanned:
     classes: Sequence[str] | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
     restarts: bytes = b""
-    members: Sequence[Member] = ()
+    members: Sequence[Row] = ()
     tables: Iterable[pa.Table] = ()
     copy: Callable[[BinaryIO], Scanned] | None = None

@@ -21,7 +21,7 @@ from dataprep.archives.listing import is_clutter_folder
 from dataprep.errors import DatasetError, UsageError
 from dataprep.options import StrPath
 from dataprep.remote.store import address_of
-from dataprep.system.filesystems import is_own_folder, walk
+from dataprep.system.filesystems import walk
 from dataprep.system.job_limits import usable_cores
 
 if TYPE_CHECKING:
@@ -535,7 +535,9 @@ def _check_foreign(out: Path) -> None:
     if any((out / name).exists() for name in _OURS):
         return
     # What is hidden is the file system's own, and folders may have got a layout.
-    for _, entries in walk(out, lambda it: is_own_folder(it) and not is_clutter_folder(it.name)):
+    for _, entries in walk(
+        out, lambda it: it.is_dir(follow_symlinks=False) and not is_clutter_folder(it.name)
+    ):
         for entry in entries:
             if entry.name[0] != "." and not entry.is_dir():
                 raise DatasetError(

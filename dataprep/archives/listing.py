@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from dataprep.rows import Ignored, Member, Packing, Row
+from dataprep.rows import Ignored, Packing, Row
 
 _IMAGES: Final = (
     *(".jpeg", ".jpg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif"),
@@ -48,10 +48,6 @@ class StoredImage(NamedTuple):
         place = (key, container, offset, size, modified)
         return Row(*place, labels, packing=packing, container_mtime=mtime, **known)
 
-    def member(self, key: str, alias: str = "") -> Member:
-        """The image as a row of the index whose labels are in a list."""
-        return Member(key, *self[1:-1], alias, self[-1])
-
 
 @dataclass(frozen=True, slots=True)
 class Listing:
@@ -90,6 +86,12 @@ def in_clutter(path: str) -> bool:
 def basename(path: str) -> str:
     """The last component of a path."""
     return path.rpartition("/")[2]
+
+
+def stem_of(path: str) -> str:
+    """A path without the suffix of its last component, if that has one."""
+    stem, dot, suffix = path.rpartition(".")
+    return stem if dot and "/" not in suffix else path
 
 
 def folder_of(path: str) -> str:

@@ -130,7 +130,7 @@ def _files_in(root: Path) -> dict[Path, int]:
     programs keep for themselves.
     """
     found = {}
-    for _, entries in walk(root, lambda it: is_own_folder(it) and it.name[0] != "."):
+    for _, entries in walk(root, lambda it: it.is_dir(follow_symlinks=False) and it.name[0] != "."):
         for entry in entries:
             if entry.name[0] != "." and entry.is_file(follow_symlinks=False):
                 found[Path(entry.path)] = entry.stat().st_size

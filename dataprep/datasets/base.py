@@ -74,6 +74,7 @@ class Found:
     """What lies under the raw directory: all that is known of it before it is scanned.
 
     Workers get it, so it holds plain values; a data set adds what its `scan` needs in a subclass.
+    Its ``repr``, of what shapes rows, is part of what tells whether an earlier scan is still good.
 
     Attributes:
         description: lines for the terminal.
@@ -96,19 +97,19 @@ class Found:
             may go there; otherwise only what the units' containers are in.
     """
 
-    description: tuple[str, ...]
-    units: tuple[ScanUnit, ...]
-    splits: tuple[str, ...] | None
+    description: tuple[str, ...] = field(repr=False)
+    units: tuple[ScanUnit, ...] = field(repr=False)
+    splits: tuple[str, ...] | None = field(repr=False)
     classes: tuple[tuple[str, str], ...] | None = None
     multilabel: bool = False
     has_boxes: bool = False
     has_captions: bool = False
     attributes: tuple[Attribute, ...] = ()
-    official_counts: Mapping[str, int] = field(default_factory=dict)
-    cut: StratifiedCut | None = None
+    official_counts: Mapping[str, int] = field(default_factory=dict, repr=False)
+    cut: StratifiedCut | None = field(default=None, repr=False)
     names_files: bool = True
-    copied: int = 0
-    whole: bool = False
+    copied: int = field(default=0, repr=False)
+    whole: bool = field(default=False, repr=False)
 
     @property
     def own_columns(self) -> tuple[tuple[str, OwnKind], ...]:

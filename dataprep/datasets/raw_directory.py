@@ -23,7 +23,7 @@ Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class Entries:
     """The entries of one directory by kind, sorted by name.
 
     Attributes:
@@ -45,14 +45,14 @@ class Level:
         return f"{self.path}/{name}" if self.path else name
 
 
-def open_level(raw: Path, path: str) -> Level:
+def entries_of(raw: Path, path: str) -> Entries:
     """List one directory; no archive is opened.
 
     Raises:
         SourceError: it cannot be read, or holds a link that leads nowhere: without the class that
             a link led to, others would get its label.
     """
-    level = Level(path)
+    level = Entries(path)
 
     def refuse(_path: str, error: OSError) -> None:
         raise unreadable(path or str(raw), error) from error

@@ -19,7 +19,7 @@ from dataprep.sealed.set import NAME, SealedSet
 from dataprep.staging.directory import PRIVATE
 from dataprep.staging.request import Source
 from dataprep.system.durable_files import is_partial
-from dataprep.system.filesystems import is_own_folder, walk
+from dataprep.system.filesystems import walk
 from dataprep.system.messages import REMEDY, printable
 from dataprep.system.regular_files import read_regular
 from dataprep.system.state_files import parse
@@ -164,12 +164,12 @@ def _walk(source: Path) -> Iterator[SourceFile]:
         raise error
 
     def enter(entry: os.DirEntry[str]) -> bool:
-        return is_own_folder(entry) and not entry.name.startswith(_OURS)
+        return entry.is_dir(follow_symlinks=False) and not entry.name.startswith(_OURS)
 
     for below, entries in walk(source, enter, refuse):
         for entry in entries:
             path = f"{below}/{entry.name}" if below else entry.name
-            if is_own_folder(entry):
+            if entry.is_dir(follow_symlinks=False):
                 continue
             if path == PRIVATE:
                 raise DatasetError(

@@ -149,14 +149,9 @@ def node_local_scratch() -> Path | None:
     return None
 
 
-def is_own_folder(entry: os.DirEntry[str]) -> bool:
-    """Whether an entry of a directory is a directory, and no link to one."""
-    return entry.is_dir(follow_symlinks=False)
-
-
 def walk(
     top: Path,
-    enter: Callable[[os.DirEntry[str]], bool] = is_own_folder,
+    enter: Callable[[os.DirEntry[str]], bool] = lambda it: it.is_dir(follow_symlinks=False),
     failed: Callable[[str, OSError], None] = lambda _path, _error: None,
 ) -> Iterator[tuple[str, list[os.DirEntry[str]]]]:
     """Every directory from one on down, by its path from there, and its entries.

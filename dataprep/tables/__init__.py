@@ -6,6 +6,6 @@ is imported where it is needed.
 
 from __future__ import annotations
 
-from dataprep.rows import Box, Ignored, Member, Packing, Row, Scanned, Unmatched, Value
+from dataprep.rows import Box, Ignored, Packing, Row, Scanned, Unmatched, Value
 
-__all__ = ["Box", "Ignored", "Member", "Packing", "Row", "Scanned", "Unmatched", "Value"]
+__all__ = ["Box", "Ignored", "Packing", "Row", "Scanned", "Unmatched", "Value"]

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dataprep.errors import SourceError
-from dataprep.rows import Box, Member, Packing, Row, Scanned, Value
+from dataprep.rows import Box, Packing, Row, Scanned, Value
 from dataprep.system.messages import printable
 from dataprep.system.regular_files import open_parquet
 from dataprep_schemas.tables import CAPTIONS, INDEX, ORDER, OwnKind, schema_of
@@ -245,7 +245,7 @@ def _row_columns(
     return columns
 
 
-def _place_columns(rows: Sequence[Row] | Sequence[Member]) -> dict[str, Any]:
+def _place_columns(rows: Sequence[Row]) -> dict[str, Any]:
     """Where images are: the same of rows and members."""
     columns: dict[str, Any] = {
         "key": [row.key for row in rows],

@@ -12,7 +12,7 @@ from typing import Literal, cast
 import pytest
 
 from dataprep.datasets import ImageNet, ScanUnit
-from dataprep.datasets.imagenet.dataset import ImageNetUnit, Place
+from dataprep.datasets.imagenet.dataset import ClassArchive, ImageNetUnit
 from dataprep.rows import Ignored
 from dataprep.tables import Row
 from dataprep_schemas import imagenet_classes, imagenet_validation_synsets
@@ -25,7 +25,7 @@ Member = tuple[str, bytes] | tarfile.TarInfo
 Form = Literal[0, 1, 2]  # as tarfile has them
 
 
-def places_of(unit: ScanUnit) -> Sequence[Place]:
+def places_of(unit: ScanUnit) -> Sequence[ClassArchive]:
     return cast("ImageNetUnit", unit).places
 
 

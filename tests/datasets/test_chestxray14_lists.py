@@ -275,7 +275,7 @@ def test_the_published_lists_have_the_published_numbers(real: Lists) -> None:
     assert counts == {}
     rows = table.to_pylist()
     assert [entry["line"] for entry in rows] == list(range(2, len(rows) + 2))
-    lines = real.labels.read_text().splitlines()
+    lines = real["labels"].read_text().splitlines()
     assert all(lines[entry["line"] - 1].startswith(entry["key"]) for entry in rows)
     findings = Counter(finding for entry in rows for finding in entry["labels"])
     assert (len(findings), findings["Infiltration"], findings["Hernia"]) == (14, 19_894, 227)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from dataprep.tables import Member, Row, Scanned
+from dataprep.tables import Row, Scanned
 from dataprep.tables.arrow import Attributes, index_tables
 from dataprep.tables.images import Images
 from dataprep_schemas.tables import schema_of
@@ -54,5 +54,5 @@ def listed(*rows: dict[str, Any]) -> Scanned:
     return Scanned(tables=[pa.Table.from_pylist(full)])
 
 
-def member(key: str, alias: str = "") -> Member:
-    return Member(key, "a.tar", 512, 9, 1, alias=alias)
+def member(key: str, alias: str = "") -> Row:
+    return Row(key, "a.tar", 512, 9, 1, (), alias=alias)

@@ -22,9 +22,10 @@ from dataprep.datasets.chestxray14.lists import (
     SIDE_LISTS,
     Lists,
     find_lists,
+    fingerprint,
     read_listed,
 )
-from dataprep.datasets.raw_directory import list_raw, open_level
+from dataprep.datasets.raw_directory import entries_of, list_raw
 from dataprep.datasets.splits import Cut, parse_share
 from dataprep.errors import SourceError, UsageError
 from dataprep.options import FILE, option, stated
@@ -167,8 +168,11 @@ class ChestXray14(Dataset):
         described, units = _find_images(raw)
         lists = self._lists(raw)
         return Found(
-            description=(described, lists.describe()),
-            units=(ScanUnit(_LISTS, lists.labels.name), *units),
+            description=(
+                described,
+                f"lists: {', '.join(printable(path.name) for path in lists.values())}",
+            ),
+            units=(ScanUnit(_LISTS, lists["labels"].name), *units),
             splits=wanted,
             classes=tuple((name, name) for name in _ORDERS[self.options.label_order]),
             multilabel=True,  # of "No Finding" an image has none
@@ -184,13 +188,13 @@ class ChestXray14(Dataset):
             listed, counts = read_listed(self._lists(raw), self._cut)
             return Scanned(tables=(listed,), counts=counts)
         listing = list_container(raw, unit.container, restarts_name=unit.restarts_name)
-        members = [image.member(image.name) for image in listing.images]
+        members = [image.row(image.name, ()) for image in listing.images]
         return Scanned(members=members, ignored=listing.ignored, restarts=listing.restarts)
 
     def fingerprint(self, raw: Path, unit: ScanUnit) -> str:
         """Identify what `scan` would read: a container's size and time, or the lists' content."""
         lists = unit.name == _LISTS
-        seen = self._lists(raw).fingerprint() if lists else stat_fingerprint(raw, unit.container)
+        seen = fingerprint(self._lists(raw)) if lists else stat_fingerprint(raw, unit.container)
         return json.dumps([_SCAN_RULES, *seen])
 
     def _lists(self, raw: Path) -> Lists:
@@ -236,7 +240,7 @@ def _find_images(raw: Path) -> tuple[str, tuple[ScanUnit, ...]]:
 def _containers(raw: Path) -> list[tuple[str, str]]:
     """The name of a unit and its archive or folder; a part that is there twice is so here, too."""
     found: list[tuple[str, str]] = []
-    levels = [open_level(raw, "")]
+    levels = [entries_of(raw, "")]
     for level in levels:
         for name in level.archives:
             if part := _PART.fullmatch(container_stem(name)):
@@ -245,10 +249,10 @@ def _containers(raw: Path) -> list[tuple[str, str]]:
             part = _PART.fullmatch(name)
             if not (part or name == _FLAT):
                 continue
-            inner = open_level(raw, level.at(name))
+            inner = entries_of(raw, level.at(name))
             places = [inner]
             if part and _FLAT in inner.folders:  # as in the archive
-                places.append(open_level(raw, inner.at(_FLAT)))
+                places.append(entries_of(raw, inner.at(_FLAT)))
             elif level is levels[0] and not part:
                 levels.append(inner)
             unit = f"{_FLAT}_{int(part[1]):03d}" if part else _FLAT

@@ -7,8 +7,7 @@ the next.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -164,40 +163,20 @@ _COUNTS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Lists:
-    """Where the lists of one run are.
+Lists = Mapping[str, Path]
+"""Where the lists of one run are, by the options that name them: always in the same order."""
 
-    Attributes:
-        labels: the label CSV.
-        sides: the official lists, of training and validation and of test; empty if they are not
-            wanted.
-        boxes: the box list; None if there is none.
+
+def fingerprint(lists: Lists) -> list[tuple[str, str, str]]:
+    """What tells that a list is another one: its name and the SHA-256 of its content.
+
+    Raises:
+        SourceError: one cannot be read.
     """
-
-    labels: Path
-    sides: tuple[Path, ...]
-    boxes: Path | None
-
-    @property
-    def paths(self) -> tuple[Path | None, ...]:
-        """All of them, always as many."""
-        return (self.labels, *self.sides, self.boxes)
-
-    def describe(self) -> str:
-        """Their names, for the terminal."""
-        return f"lists: {', '.join(printable(path.name) for path in self.paths if path)}"
-
-    def fingerprint(self) -> list[tuple[str, str] | None]:
-        """What tells that one of them is another one: its name and the SHA-256 of its content.
-
-        Raises:
-            SourceError: one cannot be read.
-        """
-        try:
-            return [(path.name, file_sha256(path)) if path else None for path in self.paths]
-        except OSError as error:
-            raise unreadable(str(error.filename), error) from error
+    try:
+        return [(option, path.name, file_sha256(path)) for option, path in lists.items()]
+    except OSError as error:
+        raise unreadable(str(error.filename), error) from error
 
 
 def find_lists(raw: Path, named: Mapping[str, Any], *, official: bool) -> Lists:
@@ -223,7 +202,7 @@ def find_lists(raw: Path, named: Mapping[str, Any], *, official: bool) -> Lists:
                 f"no {' or '.join(names)} in {printable(str(raw))}; expected the list that comes "
                 f"with the images; copy it there, or name it with --{option}{other}"
             )
-    return Lists(found["labels"], tuple(found[name] for name in sides), found.get("bbox_csv"))
+    return found
 
 
 def read_listed(lists: Lists, cut: Cut) -> tuple[pa.Table, Mapping[str, int]]:
@@ -232,8 +211,8 @@ def read_listed(lists: Lists, cut: Cut) -> tuple[pa.Table, Mapping[str, int]]:
     Raises:
         SourceError: a list cannot be used.
     """
-    labels = ListFile(lists.labels, "csv", ragged=True)
-    boxes = ListFile(lists.boxes, "csv", ragged=True) if lists.boxes else None
+    labels = ListFile(lists["labels"], "csv", ragged=True)
+    boxes = ListFile(lists["bbox_csv"], "csv", ragged=True) if "bbox_csv" in lists else None
     files = [file.path for file in (labels, boxes) if file]
     with open_database(Path(tempfile.gettempdir()), files, ordered=True) as database:
         named = {"gender": "Patient Sex"} if "Patient Sex" in labels.columns else {}
@@ -241,7 +220,7 @@ def read_listed(lists: Lists, cut: Cut) -> tuple[pa.Table, Mapping[str, int]]:
         known = {"findings": [*FINDINGS]}
         database.execute(_LABELS, {**known, "none": NO_FINDING})
         _require(database, "labels", labels, _LABEL_RULES)
-        _read_sides(database, lists.sides)
+        _read_sides(database, [lists[name] for name in SIDE_LISTS if name in lists])
         split, values = cut.split_sql("patient_id::text")
         database.execute(_IMAGES.format(split=split), values)
         if boxes:
@@ -252,7 +231,7 @@ def read_listed(lists: Lists, cut: Cut) -> tuple[pa.Table, Mapping[str, int]]:
         database.execute(_BOXES, known)
         if boxes:
             _require(database, "boxes", boxes, _BOX_RULES)
-        table = database.sql(_LISTED, params={"place": lists.labels.name}).to_arrow_table()
+        table = database.sql(_LISTED, params={"place": labels.path.name}).to_arrow_table()
         counts = {
             what: count
             for what, query in _COUNTS.items()
@@ -261,7 +240,7 @@ def read_listed(lists: Lists, cut: Cut) -> tuple[pa.Table, Mapping[str, int]]:
     return table, {what: count for what, count in counts.items() if count}
 
 
-def _read_sides(database: Database, sides: tuple[Path, ...]) -> None:
+def _read_sides(database: Database, sides: Sequence[Path]) -> None:
     """Make the table ``sides`` of the official lists: ``key`` (a file name), ``test`` or not.
 
     Without lists no image is one of the test, and the table has all that have labels.

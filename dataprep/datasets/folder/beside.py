@@ -14,10 +14,16 @@ from posixpath import commonpath
 from typing import Final
 
 from dataprep.archives.containers import container_kind, container_stem
-from dataprep.archives.listing import StoredImage, folder_of, is_clutter_folder, is_image_name
+from dataprep.archives.listing import (
+    StoredImage,
+    folder_of,
+    is_clutter_folder,
+    is_image_name,
+    stem_of,
+)
 from dataprep.datasets.folder.options import FolderOptions
 from dataprep.datasets.lists import FORMATS
-from dataprep.datasets.raw_directory import Level, open_level
+from dataprep.datasets.raw_directory import Entries, entries_of
 from dataprep.datasets.splits import SPLIT_FOLDERS, split_in_name, split_of_folder
 from dataprep.errors import SourceError
 from dataprep.system.filesystems import walk
@@ -74,7 +80,7 @@ def refuse_listing(
         )
 
 
-def refuse_labels(raw: Path, level: Level, options: FolderOptions) -> None:
+def refuse_labels(raw: Path, level: Entries, options: FolderOptions) -> None:
     """Refuse files and folders of a directory that may have the labels of what is beside them.
 
     Names are looked at, a few entries of each folder, and the heads of small texts. Where the user
@@ -84,7 +90,7 @@ def refuse_labels(raw: Path, level: Level, options: FolderOptions) -> None:
         SourceError: there are some, and he did not.
     """
     known = options.listing_ruled_out or options.unlabelled
-    stems = {PurePosixPath(name).stem for name in level.images}
+    stems = {*map(stem_of, level.images)}
     found = [
         level.at(entry.name)
         for entry in level.others
@@ -132,9 +138,7 @@ def _label_files(folder: Path, most: int | None) -> Counter[str]:
     Where these are, the rest is looked at in a folder that is called like labels alone.
     """
     found: Counter[str] = Counter()
-    below = walk(
-        folder, lambda it: it.is_dir() and not is_clutter_folder(it.name)
-    )  # the scan tells
+    below = walk(folder, lambda it: it.is_dir() and not is_clutter_folder(it.name))
     for name in islice((entry.name for _, entries in below for entry in entries), most):
         suffix = PurePosixPath(name).suffix.lower()
         found[suffix] += suffix in _LABEL_FILES
@@ -159,7 +163,7 @@ def refuse_twins(
     paths = [path for path in paths if path.suffix.lower() in _LABEL_FILES]
     if not paths or options.listing_ruled_out or options.unlabelled:
         return
-    stems = {PurePosixPath(image.path).stem for image in images}
+    stems = {stem_of(image.name) for image in images}
     found = [str(path) for path in paths if path.suffix.lower() == ".mat" or path.stem in stems]
     if found:
         raise SourceError(
@@ -168,7 +172,7 @@ def refuse_twins(
         )
 
 
-def refuse_no_classes(raw: Path, top: Level, options: FolderOptions) -> None:
+def refuse_no_classes(raw: Path, top: Entries, options: FolderOptions) -> None:
     """Refuse masks beside pictures; and one folder round everything, which would be the only class.
 
     Raises:
@@ -188,9 +192,9 @@ def refuse_no_classes(raw: Path, top: Level, options: FolderOptions) -> None:
     if len(names) == len(top.folders) == 1 and not (
         options.split_folders and split_of_folder(names[0])
     ):
-        level = open_level(raw, top.at(names[0]))
+        level = entries_of(raw, top.at(names[0]))
         while len(level.folders) == 1 and not (level.archives or level.images):
-            level = open_level(raw, level.at(level.folders[0]))
+            level = entries_of(raw, level.at(level.folders[0]))
         stems = [container_stem(name) for name in (*level.folders, *level.archives)]
         splits = options.split_folders and any(map(split_of_folder, stems))
         if (splits or len(stems) > 1) and not (top.images or level.images):

@@ -36,11 +36,11 @@ from dataprep.datasets.folder.layout import (
 )
 from dataprep.datasets.folder.options import FolderOptions
 from dataprep.datasets.lists import ClassList
-from dataprep.datasets.raw_directory import Level, open_level
+from dataprep.datasets.raw_directory import Entries, entries_of
 from dataprep.datasets.splits import SPLIT_FOLDERS, in_usual_order, split_of_folder
 from dataprep.errors import SourceError
 from dataprep.system.messages import counted, printable, some_of
-from dataprep.tables import Ignored, Member, Row, Scanned, Unmatched
+from dataprep.tables import Ignored, Row, Scanned, Unmatched
 
 Placed = Sequence[tuple[str, StoredImage]]
 """Images by their paths below where everything starts."""
@@ -74,7 +74,7 @@ class Folders(Source):
     def _find_splits(
         self,
         raw: Path,
-        top: Level,
+        top: Entries,
         inside: str,
         splits: Mapping[str, str],
         aside: tuple[list[Stray], list[str]],
@@ -90,7 +90,7 @@ class Folders(Source):
                 if name in top.archives:
                     containers.append(Container(top.at(name)))
                     continue
-                level = open_level(raw, top.at(name))
+                level = entries_of(raw, top.at(name))
                 if not (level.folders or level.archives or level.images):
                     raise _nothing(raw, level)
                 advice = f"; if {printable(name)} is a class, give --split_folders never"
@@ -134,7 +134,7 @@ class _Scan:
         names = () if known is None else known.classes
         self.numbers = {name: number for number, (name, _) in enumerate(names)}
         self.rows: defaultdict[str, list[Row]] = defaultdict(list)
-        self.members: list[Member] = []
+        self.members: list[Row] = []
         self.ignored = [entry for entry in unit.stray if isinstance(entry, Ignored)]
         self.unmatched = [entry for entry in unit.stray if isinstance(entry, Unmatched)]
         self.counts: Counter[str] = Counter()
@@ -159,7 +159,7 @@ class _Scan:
             return
         # A listing may call them by their paths or, of a class archive, below its name.
         stem = f"{container.stem}/" if container.stem else ""
-        self.members += [image.member(path, stem and stem + path) for path, image in placed]
+        self.members += [image.row(path, (), alias=stem and stem + path) for path, image in placed]
 
     def _placed(self, container: Container, images: Sequence[StoredImage]) -> Placed:
         if container.prefix:
@@ -217,7 +217,7 @@ def _refuse_mixture(splits: Mapping[str, str], options: FolderOptions) -> None:
 
 
 def _set_aside(
-    raw: Path, level: Level, options: FolderOptions, advice: str = "", split: str = ""
+    raw: Path, level: Entries, options: FolderOptions, advice: str = "", split: str = ""
 ) -> tuple[list[Stray], list[str]]:
     """What is no class of a directory, and what to say of images that so have no class.
 
@@ -235,7 +235,7 @@ def _set_aside(
     return stray, [said] if images else []
 
 
-def _nothing(raw: Path, level: Level) -> SourceError:
+def _nothing(raw: Path, level: Entries) -> SourceError:
     found = some_of([entry.name for entry in level.others]) or "nothing"
     return SourceError(
         f"no images in {printable(str(raw / level.path))}: found {found}; expected {EXPECTED}; "

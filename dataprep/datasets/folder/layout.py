@@ -13,7 +13,7 @@ from dataprep.datasets.base import Found, ScanUnit
 from dataprep.datasets.folder.headers import KeyedHash
 from dataprep.datasets.folder.options import FolderOptions
 from dataprep.datasets.lists import ClassList
-from dataprep.datasets.raw_directory import Level, in_batches, list_raw, open_level
+from dataprep.datasets.raw_directory import Entries, entries_of, in_batches, list_raw
 from dataprep.datasets.splits import SPLIT_FOLDERS, split_of_folder
 from dataprep.errors import SourceError, UsageError
 from dataprep.system.messages import counted, printable, some_of
@@ -133,16 +133,16 @@ class Source(ABC):
         """See `Dataset.scan`."""
 
 
-def open_top(raw: Path, inside: str) -> tuple[Level, str]:
+def open_top(raw: Path, inside: str) -> tuple[Entries, str]:
     """The directory everything starts from, and the path still to be looked for in its archives.
 
     Raises:
         SourceError: it does not exist or cannot be read.
     """
     if inside and (raw / inside).is_dir():
-        return open_level(raw, inside), ""
+        return entries_of(raw, inside), ""
     list_raw(raw, EXPECTED)
-    top = open_level(raw, "")
+    top = entries_of(raw, "")
     if not inside:
         return top, ""
     if not top.archives:
@@ -177,11 +177,11 @@ def lists_of(raw: Path, options: FolderOptions) -> list[ListingUnit]:
 def _metadata_beside(raw: Path, options: FolderOptions) -> list[ListingUnit]:
     """Tables as Hugging Face's ``imagefolder`` has them: in the top, or by split."""
     top = options.inside if (raw / options.inside).is_dir() else ""
-    folders = {"": open_level(raw, top)} if (raw / top).is_dir() else {}
+    folders = {"": entries_of(raw, top)} if (raw / top).is_dir() else {}
     if folders and options.split_folders:
         above = folders[""]
         folders |= {
-            split: open_level(raw, above.at(name))
+            split: entries_of(raw, above.at(name))
             for name in above.folders
             if (split := split_of_folder(name))
         }
@@ -212,7 +212,7 @@ def _metadata_beside(raw: Path, options: FolderOptions) -> list[ListingUnit]:
     return found
 
 
-def containers_of(level: Level, *, loose: bool = False) -> list[Container]:
+def containers_of(level: Entries, *, loose: bool = False) -> list[Container]:
     """The folders and archives of a directory; `loose`: and the images beside them, if any."""
     folders = [Container(level.at(name), prefix=name) for name in level.folders]
     folders += [Container(level.path, flat=True)] * bool(loose and level.images)
@@ -268,7 +268,7 @@ def images_of(raw: Path, options: FolderOptions, folder: str = "") -> Images:
     Args:
         folder: where these start; empty: at the top.
     """
-    top, inside = (open_level(raw, folder), "") if folder else open_top(raw, options.inside)
+    top, inside = (entries_of(raw, folder), "") if folder else open_top(raw, options.inside)
     if not top.archives:
         return Images(top.path, f"files in {printable(str(raw / top.path))}")
     containers = containers_of(top)

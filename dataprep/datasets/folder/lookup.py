@@ -16,7 +16,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dataprep.archives.listing import is_image_name
+from dataprep.archives.listing import is_image_name, stem_of
 from dataprep.system.messages import unreadable
 
 _LOOKS: Final = 16  # files looked up at once: on a network each takes a while
@@ -35,8 +35,8 @@ def files_in(raw: Path, folder: str) -> dict[str, str]:
     with suppress(OSError):
         there = os.listdir(raw / folder)  # noqa: PTH208 - of any text
     images = [each for each in there if is_image_name(each)]
-    numbers = Counter(each.rpartition(".")[0] for each in images)
-    stems = {stem: each for each in images if numbers[stem := each.rpartition(".")[0]] == 1}
+    numbers = Counter(map(stem_of, images))
+    stems = {stem: each for each in images if numbers[stem := stem_of(each)] == 1}
     return {each: each for each in there} | stems | {each: each for each in images}
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 from unicodedata import normalize
 
-from dataprep.archives.listing import basename
+from dataprep.archives.listing import basename, stem_of
 from dataprep.datasets.folder.annotations import Annotated, Annotations, name_of
 from dataprep.datasets.lists import read_lines
 from dataprep.datasets.splits import split_of_folder
@@ -43,7 +43,7 @@ def read_voc(raw: Path, path: Path, *, splits: bool) -> Annotations:
     found = Annotations(f"{name_of(raw, path)}/*.xml", has_boxes=True)
     classes: set[str] = set()
     paths = {
-        path.relative_to(folder).with_suffix("").as_posix(): path
+        stem_of(path.relative_to(folder).as_posix()): path
         for path in files_of(folder)
         if path.suffix == ".xml"
     }

@@ -23,7 +23,7 @@ from dataprep.archives.containers import (
 from dataprep.archives.listing import basename
 from dataprep.archives.tar import Archive, ArchiveMember, members
 from dataprep.datasets.base import Dataset, Found, ScanUnit, wanted_splits
-from dataprep.datasets.raw_directory import Level, list_raw, open_level
+from dataprep.datasets.raw_directory import Entries, entries_of, list_raw
 from dataprep.errors import SourceError
 from dataprep.options import FILE, option
 from dataprep.system.messages import counted, printable, some_of, unreadable
@@ -119,19 +119,16 @@ class ImageNet(Dataset):
         restarts = b""
         for place in unit.places:
             if place.inner:
-                archive = Archive(place.path, place.offset, place.size, place.inner)
-                listing = list_archive(raw, archive)
+                listing = list_archive(raw, place)
             else:
-                listing = list_container(raw, place.path, restarts_name=unit.restarts_name)
+                listing = list_container(raw, place.container, restarts_name=unit.restarts_name)
             restarts = listing.restarts  # a gzip archive is a unit of its own
             ignored += sorted(listing.ignored, key=lambda entry: entry.name)
             prefix = f"{place.category}/" if unit.split == "train" else ""
             for image in listing.images:
                 name = basename(image.path)
-                if place.category:
-                    label = class_indices()[place.category]
-                else:
-                    label = validation_label(name)
+                known = place.category
+                label = class_indices()[known] if known else validation_label(name)
                 rows.append(image.row(prefix + name, (label,), boxes=self._boxes.get(name, ())))
         rows.sort(key=lambda row: row.key)
         return Scanned({unit.split: rows}, ignored, restarts=restarts)
@@ -142,7 +139,7 @@ class ImageNet(Dataset):
         A directory's time changes when entries are added, removed or renamed. It does not when a
         file in it is rewritten in place: `read_image` notices that by the file's size.
         """
-        places = [place.path for place in cast("ImageNetUnit", unit).places]
+        places = [place.container for place in cast("ImageNetUnit", unit).places]
         # Archives in an archive are one file.
         paths = [*dict.fromkeys(places), str(self.options.bbox_csv or "")]
         return json.dumps([_SCAN_RULES, *(stat_fingerprint(raw, path) for path in paths if path)])
@@ -198,22 +195,14 @@ _OTHER_SET: Final = "if it is another image set, prepare it with `dataprep folde
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ClassArchive(Archive):
     """A directory, an archive, or an archive in an archive.
 
     Attributes:
-        path: of the directory or the outermost archive, relative to the raw directory.
         category: the class all images there have; empty where names tell the labels.
-        offset: where in that file the archive starts, in bytes; 0 unless it is nested.
-        size: how many bytes a nested archive has; None for everything else.
-        inner: the nested archive's name inside the file; empty unless it is nested.
     """
 
-    path: str
     category: str = ""
-    offset: int = 0
-    size: int | None = None
-    inner: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +215,7 @@ class ImageNetUnit(ScanUnit):
     """
 
     split: str
-    places: tuple[Place, ...]
+    places: tuple[ClassArchive, ...]
 
 
 SplitLayout = tuple[str, list[ImageNetUnit]]
@@ -257,7 +246,7 @@ def find_layouts(raw: Path, splits: Iterable[str]) -> dict[str, SplitLayout]:
 def _find(raw: Path, split: str) -> SplitLayout | None:
     """The only form of a split; None if there is none."""
     archive = _ARCHIVES[split]
-    there = [open_level(raw, name) for name in _FOLDERS[split] if (raw / name).is_dir()]
+    there = [entries_of(raw, name) for name in _FOLDERS[split] if (raw / name).is_dir()]
     folders = [level for level in there if level.folders or level.images or level.archives]
     forms = [archive] if (raw / archive).is_file() else []
     forms += [f"{level.path}/" for level in folders]
@@ -290,11 +279,11 @@ def _find(raw: Path, split: str) -> SplitLayout | None:
 
 def _images_by_number(container: str, form: str = " (read in place") -> SplitLayout:
     """Validation images all in one place, whose names tell their labels."""
-    unit = ImageNetUnit("validation", container, "validation", (Place(container),))
+    unit = ImageNetUnit("validation", container, "validation", (ClassArchive(container),))
     return f"validation: {container}{form}, labels from the shipped list)", [unit]
 
 
-def _classes(split: str, found: Level) -> SplitLayout:
+def _classes(split: str, found: Entries) -> SplitLayout:
     """Class folders and class archives."""
     places = {f"{found.path}/{name}/": name for name in found.folders}
     places |= {found.at(name): container_stem(name) for name in found.archives}
@@ -303,7 +292,7 @@ def _classes(split: str, found: Level) -> SplitLayout:
     if found.archives:
         parts.append(counted(len(found.archives), "class archive") + ", read in place")
     classes = [
-        Place(found.at(name), container_stem(name))
+        ClassArchive(found.at(name), category=container_stem(name))
         for name in sorted([*found.folders, *found.archives])
     ]
     others = [entry.name for entry in found.others]
@@ -334,30 +323,30 @@ def _archive_of_archives(raw: Path) -> SplitLayout:
             "copy or download it again"
         )
     classes = [
-        Place(outer, synset, member.offset, member.size, f"{synset}.tar")
+        ClassArchive(outer, member.offset, member.size, f"{synset}.tar", synset)
         for synset, member in sorted(inner.items())
     ]
     found = f"{outer} ({counted(len(classes), 'class archive')}, read in place)"
     return f"train: {found}", _units("train", classes)
 
 
-def _units(split: str, classes: Iterable[Place]) -> list[ImageNetUnit]:
+def _units(split: str, classes: Iterable[ClassArchive]) -> list[ImageNetUnit]:
     """Sixteen classes a unit: a thousand small files of an index take longer than most scans.
 
     Which they are depends on no other class, so that a new one leaves the other units as they are.
     A gzip archive is a unit of its own, because a unit has one file of restart points.
     """
-    together: dict[str, list[Place]] = {}
+    together: dict[str, list[ClassArchive]] = {}
     names = [*class_indices()]
     for place in classes:
         name = place.category
-        if place.inner or container_kind(place.path) != "gzip":
+        if place.inner or container_kind(place.container) != "gzip":
             first = class_indices()[name] // _CLASSES * _CLASSES
             some = names[first : first + _CLASSES]
             name = f"{some[0]}-{some[-1]}"
         together.setdefault(f"{split}-{name}", []).append(place)
     return [
-        ImageNetUnit(name, places[0].path, split, tuple(places))
+        ImageNetUnit(name, places[0].container, split, tuple(places))
         for name, places in together.items()
     ]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -49,7 +49,7 @@ from dataprep.tables import Packing, Row, Scanned, Unmatched
 _SCAN_RULES: Final = 3
 _LOOKED: Final = 10_000  # samples of a file that are searched for these
 _PEEKED_OF_LISTS: Final = 256  # of these, where a list of one value is no list
-Place = tuple[int, int]
+Span = tuple[int, int]
 
 _COPY_HEAD: Final = b"dataprep"  # so that no image is at offset 0, which says something else
 
@@ -370,47 +370,42 @@ def _copied_bytes(raw: Path, path: str, fields: Fields) -> int:
 
 def _scan_parquet(raw: Path, unit: ShardsUnit) -> Scanned:
     """The rows of Parquet files: images in place if they all lie as they are, else copied."""
-    from dataprep.archives.parquet import NotInPlaceError, columns_of, places_of
+    from dataprep.archives.parquet import NotInPlaceError, places_of
 
-    places: dict[str, list[Place | None]] = {}
     try:
-        for path in unit.files:
-            columns = columns_of(raw, path)
-            image = columns.images[columns.image(unit.fields.image)]
-            places[path] = [*places_of(raw, path, image)]
+        return _parquet_rows(raw, unit, places_of)
     except NotInPlaceError:
         return Scanned(copy=partial(_copy_images, raw, unit))
-    return _parquet_rows(raw, unit, places)
 
 
 def _copy_images(raw: Path, unit: ShardsUnit, file: BinaryIO) -> Scanned:
     """Write the images one behind another; they are read there."""
-    from dataprep.archives.parquet import columns_of, images_of
+    from dataprep.archives.parquet import images_of
 
-    places: dict[str, list[Place | None]] = {}
-    at = file.write(_COPY_HEAD)
-    for path in unit.files:
-        columns, places[path] = columns_of(raw, path), []
-        for image in images_of(raw, path, columns.images[columns.image(unit.fields.image)]):
-            places[path].append(None if image is None else (at, len(image)))
-            at += file.write(image or b"")
-    return _parquet_rows(raw, unit, places, ("copy", unit.copy_name))
+    file.write(_COPY_HEAD)
+
+    def copied(raw: Path, path: str, column: str) -> Iterator[Span | None]:
+        for image in images_of(raw, path, column):
+            yield None if image is None else (file.tell(), len(image))
+            file.write(image or b"")
+
+    return _parquet_rows(raw, unit, copied, ("copy", unit.copy_name))
 
 
 def _parquet_rows(
     raw: Path,
     unit: ShardsUnit,
-    places: Mapping[str, Sequence[Place | None]],
+    places: Callable[[Path, str, str], Iterator[Span | None]],
     packing: Packing = (),
 ) -> Scanned:
+    """The rows of files; `places` tells where the images of a file are, by the path of a column."""
     from dataprep.archives.parquet import columns_of, parquet_samples
 
-    found = _Samples(unit)
-    for path, some in places.items():
+    found, names = _Samples(unit), unit.fields.names
+    for path in unit.files:
         columns = columns_of(raw, path)
         found.know(columns.classes.get(unit.fields.label, ()))
-        names = unit.fields.names
-        found.add(
-            path, parquet_samples(raw, path, columns.image(unit.fields.image), names, some, packing)
-        )
+        image = columns.image(unit.fields.image)
+        spans = [*places(raw, path, columns.images[image])]
+        found.add(path, parquet_samples(raw, path, image, names, spans, packing))
     return found.scanned()

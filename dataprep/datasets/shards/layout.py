@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from dataprep.archives.containers import container_kind
-from dataprep.archives.listing import is_clutter_folder, is_image_name
+from dataprep.archives.listing import is_clutter_folder, is_image_name, stem_of
 from dataprep.archives.mds import INDEX, mds_samples, mds_shards
 from dataprep.archives.open_files import open_container
 from dataprep.archives.recordio import MAGIC, recordio_samples
@@ -23,7 +23,7 @@ from dataprep.archives.webdataset import webdataset_samples
 from dataprep.datasets.raw_directory import list_raw
 from dataprep.datasets.splits import SPLIT_FOLDERS, split_of_folder
 from dataprep.errors import SinkError, SourceError
-from dataprep.system.filesystems import is_own_folder, walk
+from dataprep.system.filesystems import walk
 from dataprep.system.messages import counted, printable, some_of, unreadable
 from dataprep.system.regular_files import open_regular
 
@@ -66,7 +66,7 @@ def find_files(raw: Path, pattern: str) -> tuple[Kind, list[str]]:
             kind = "MDS" if name in listed else _kind_of(raw, path)
             if kind is not None:
                 found[kind].append(path)
-            elif name.rpartition(".")[0] in listed:
+            elif stem_of(name) in listed:
                 compressed.append(path)
     if not found:
         there = f"; {some_of(compressed)} are compressed shards" if compressed else ""
@@ -110,7 +110,7 @@ def _folders(raw: Path) -> Iterator[tuple[str, list[str]]]:
         raise unreadable(path or str(raw), error) from error
 
     def enter(entry: os.DirEntry[str]) -> bool:
-        return is_own_folder(entry) and not is_clutter_folder(entry.name)
+        return entry.is_dir(follow_symlinks=False) and not is_clutter_folder(entry.name)
 
     for folder, entries in walk(raw, enter, refuse):
         # Of a million image files none is looked at.

@@ -12,7 +12,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -54,10 +54,8 @@ class Scan:
     @cached_property
     def _made_of(self) -> str:
         """What all parts are made of: the options, and what is known of all units together."""
-        dataset, nothing = self.dataset, Found((), (), None)
-        rest = ("description", "units", "splits", "official_counts", "cut", "copied", "whole")
-        facts = replace(self.found, **{name: getattr(nothing, name) for name in rest})
-        return digest_of([_VERSION, dataset.name, dict(dataset.config()), ascii(facts)])
+        dataset = self.dataset
+        return digest_of([_VERSION, dataset.name, dict(dataset.config()), ascii(self.found)])
 
     def fingerprint(self, unit: ScanUnit) -> str:
         """What a part of the index is made of.
