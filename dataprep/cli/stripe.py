@@ -15,7 +15,7 @@ from dataprep.cli.output import say
 from dataprep.errors import DatasetError, UsageError
 from dataprep.jobs.request import Cluster
 from dataprep.options import byte_size, like, option, read
-from dataprep.system.filesystems import is_own_folder, walk
+from dataprep.system.filesystems import walk
 from dataprep.system.lustre import (
     LUSTRE,
     SIZE_LIMIT,
