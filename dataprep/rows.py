@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, BinaryIO, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 import msgspec
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Box = tuple[float, float, float, float]
-Value = int | str
 Packing = tuple[int | str, ...]
 
 
@@ -32,10 +30,8 @@ class Row(msgspec.Struct, frozen=True):
             tree or of the archive member.
         labels: 0-based indices into the data set's class list, ascending; exactly one where
             classes exclude each other.
-        boxes: bounding boxes, each (xmin, ymin, xmax, ymax) as fractions of the width and
-            height of the image.
-        box_labels: what each box shows, 0-based; empty where all show the only label.
-        attributes: what else is known of the example, by name; what is missing is left out.
+        fields: what else is said of the example, by the names of the data set's fields; what is
+            missing is left out.
         group: who or what it belongs to: two examples of one group are never in two splits.
             Empty where there are no groups, and in the rows that workers get.
         packing: how the bytes lie in the container; empty if as they are. ``("stored", CRC-32)``
@@ -45,8 +41,7 @@ class Row(msgspec.Struct, frozen=True):
             name)`` of an image that the scan has copied into that file of the index.
         container_mtime: the modification time of the container when it was scanned, in nanoseconds
             since 1970: reading from it refuses what was changed since. 0 if nobody looked.
-        captions: texts that describe it.
-        drawn_on: width and height of the picture that the boxes were drawn on, which may be the
+        drawn_on: width and height of the picture that the fields are of, which may be the
             image turned upright, or in another size; empty: they are of the image as it is stored.
         alias: of an image of which a list tells the rest, what else the list may call it than by
             the key; empty if nothing.
@@ -58,13 +53,10 @@ class Row(msgspec.Struct, frozen=True):
     size: int
     modified: int
     labels: tuple[int, ...]
-    boxes: tuple[Box, ...] = ()
-    box_labels: tuple[int, ...] = ()
-    attributes: Mapping[str, Value] = msgspec.field(default_factory=dict)
+    fields: Mapping[str, Any] = msgspec.field(default_factory=dict)
     group: str = ""
     packing: Packing = ()
     container_mtime: int = 0
-    captions: tuple[str, ...] = ()
     drawn_on: tuple[int, ...] = ()
     alias: str = ""
 

@@ -26,7 +26,7 @@ NAMED = {
     "Text": "without NUL",
     "Label": "without NUL: identifier or name of a class",
     "Option": "of `A-Za-z0-9_.-`, at least one",
-    "Attribute": "of `A-Za-z0-9_`, at least one",
+    "FieldName": "of `A-Za-z0-9_`, at least one",
     "SplitName": "without `/` and controls, at least one; begins with neither `.` nor `-`",
     "FilePath": "relative, with `/`; no part is empty, `.` or `..`, or begins with `-`; neither "
     "below `.dataprep` nor `manifest.json`, `part.json` or `records.parquet`",

@@ -149,9 +149,9 @@ def card(
     manifest = SealedSet.read(place).manifest
     found = full_card(manifest.dataset, fields, responsible or {})
     with RecordsTable(place, manifest.records_table) as table:
-        attributes = table.attributes
+        own = table.fields
     paths = _beside(out) / CROISSANT, _beside(out) / README
-    texts = croissant(found, manifest, attributes), readme(found, manifest)
+    texts = croissant(found, manifest, own), readme(found, manifest)
     for path, text in zip(paths, texts, strict=True):
         write_beside(path, text.encode(), "mend that and run the same command again")
     return paths
@@ -206,7 +206,7 @@ def label_table(out: StrPath, format_: str) -> Iterator[str]:
 
     out = located(out)
     manifest = SealedSet.read(out).manifest
-    patient = patient_column(dict(manifest.examples.attributes))
+    patient = patient_column(manifest.examples.fields)
     found = labels_by_split(out, manifest.records_table, patient)
     counts = {(split, label): (images, patients) for split, label, images, patients in found}
     splits = [split for split in manifest.splits if (split, None) in counts]

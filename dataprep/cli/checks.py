@@ -78,7 +78,7 @@ def _verified_lines(found: Verified, out: Path | str, level: str) -> Iterator[st
     ],
 )
 def diff_command(a: Path | str, b: Path | str, workers: int | None, json: bool) -> None:
-    """Compare two data sets, A and B: keys, labels, boxes, captions, attributes and images.
+    """Compare two data sets, A and B: keys, labels, fields and images.
 
     Format, shards and order may differ. The tables of records are compared, with the hashes of the
     images; only if either data set stores pixel arrays are shards read, and pixels compared. Exit
@@ -103,13 +103,12 @@ def _difference_lines(found: Difference, a: Path | str, b: Path | str) -> Iterat
             what = (
                 f"{split.only_a:,} only in {a}{moved}, {split.only_b:,} only in {b}, "
                 f"{split.relabelled:,} with other labels, "
-                f"{split.changed - split.relabelled:,} with another image, boxes, captions or "
-                "attributes"
+                f"{split.changed - split.relabelled:,} with another image or fields"
             )
         yield f"{split.split}: {what}"
     if found.same:
         images = "pixels" if found.pixels else "image bytes"
-        yield f"same: keys, labels, boxes, captions, attributes and {images}"
+        yield f"same: keys, labels, fields and {images}"
     elif found.versions:
         yield (
             f"made with {'; '.join(found.versions)}: images that are encoded anew may differ for "

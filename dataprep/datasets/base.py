@@ -18,7 +18,8 @@ from dataprep.options import read, stated, written
 from dataprep.system.messages import printable, some_of
 from dataprep.tables import Scanned
 from dataprep.tables.cut import StratifiedCut
-from dataprep_schemas.tables import CAPTIONS, INDEX, ORDER, RECORDS, OwnKind
+from dataprep_schemas.fields import DECLARED, MEANINGS, Field, Fields
+from dataprep_schemas.tables import INDEX, ORDER, RECORDS
 
 OLDEST: Final = 120  # years; an age above is a mistake, or stands for none
 TOO_OLD: Final = "age out of range"  # what `Scanned.counts` calls it
@@ -27,19 +28,6 @@ TOO_OLD: Final = "age out of range"  # what `Scanned.counts` calls it
 @dataclass(frozen=True)
 class NoOptions:
     """The options of a data set that has none of its own."""
-
-
-@dataclass(frozen=True, slots=True)
-class Attribute:
-    """Something that a data set knows of its examples besides labels, such as an age in years.
-
-    Attributes:
-        name: of letters, digits and underscores: ``patient_id``.
-        kind: of its values: whole numbers or text. An example may lack it.
-    """
-
-    name: str
-    kind: Literal["int", "text"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +73,7 @@ class Found:
             if only scanning can tell: then they are in `Scanned.classes`, and `name_classes` puts
             them in order.
         multilabel: whether an example has any number of labels, as a radiograph has findings.
-        has_boxes: whether examples may have bounding boxes.
-        has_captions: whether examples may have captions.
-        attributes: what rows may have in `Row.attributes`.
+        fields: what rows may have in `Row.fields`.
         official_counts: how many images each split of the complete data set has, where known.
         cut: how to cut the images whose split scanning leaves open; None: it does so of none.
         names_files: whether the table of records may name the files that were rejected.
@@ -102,20 +88,12 @@ class Found:
     splits: tuple[str, ...] | None = field(repr=False)
     classes: tuple[tuple[str, str], ...] | None = None
     multilabel: bool = False
-    has_boxes: bool = False
-    has_captions: bool = False
-    attributes: tuple[Attribute, ...] = ()
+    fields: Fields = ()
     official_counts: Mapping[str, int] = field(default_factory=dict, repr=False)
     cut: StratifiedCut | None = field(default=None, repr=False)
     names_files: bool = True
     copied: int = field(default=0, repr=False)
     whole: bool = field(default=False, repr=False)
-
-    @property
-    def own_columns(self) -> tuple[tuple[str, OwnKind], ...]:
-        """Name and kind of the columns that tables have of it alone."""
-        own = ((attribute.name, attribute.kind) for attribute in self.attributes)
-        return (*(CAPTIONS,) * self.has_captions, *own)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,19 +121,20 @@ def require_labels(names: Collection[str]) -> None:
         raise SourceError("no image has a label; check where labels are taken from")
 
 
-def refuse_reserved(attributes: Iterable[Attribute], place: str) -> None:
-    """Refuse attributes that are called like a column that dataprep's tables have themselves.
+def refuse_reserved(fields: Iterable[Field], place: str) -> None:
+    """Refuse fields that are called like a column that tables have themselves, or like another.
 
     Args:
-        attributes: those of a data set.
+        fields: those of a data set.
         place: what names them, for the message.
 
     Raises:
         SourceError: one is.
     """
-    reserved = {*INDEX, *ORDER, *RECORDS, CAPTIONS[0]}
+    reserved = {*INDEX, *ORDER, *RECORDS}
+    reserved |= {name for name, field in DECLARED.items() if field.kind not in ("int", "text")}
     # DuckDB takes names that differ in case for the same.
-    if clash := [entry.name for entry in attributes if entry.name.lower() in reserved]:
+    if clash := [it.name for it in fields if it not in MEANINGS and it.name.lower() in reserved]:
         raise SourceError(
             f"{place}: {some_of(clash)} cannot be an attribute, since dataprep's tables have a "
             "column of that name; rename it or leave it out"

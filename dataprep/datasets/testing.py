@@ -42,6 +42,7 @@ from dataprep.errors import SourceError, UsageError
 from dataprep.options import options_of, stated
 from dataprep.sinks.subprocess_reader import in_child
 from dataprep.tables import Row, Scanned
+from dataprep_schemas.fields import BOX_LABELS, BOXES, NAME, named
 
 _MOST_CHARACTERS = 200  # a file name has 255 bytes at most; index files add endings
 _SECOND = 1_000_000_000
@@ -94,9 +95,9 @@ class DatasetTests:
         assert again == found, "find: the same again for the same raw directory"
         assert pickle.loads(pickle.dumps(found)) == found, "find: what can be pickled"  # noqa: S301 - bytes of our own
         assert found.description, "find: describe what was found, for the terminal"
-        for attribute in found.attributes:
-            assert re.fullmatch(r"\w+", attribute.name, re.ASCII), f"rename {attribute.name!r}"
-        refuse_reserved(found.attributes, "attributes")
+        for field in found.fields:
+            assert NAME.fullmatch(field.name), f"rename {field.name!r}"
+        refuse_reserved(found.fields, "fields")
         for split in found.splits or ():
             assert re.fullmatch(r"[a-z0-9_-]+", split), f"rename the split {split!r}"
         # Some file systems take names that differ in case for the same.
@@ -238,23 +239,22 @@ def _scan_all(dataset: Dataset, raw: Path, splits: Sequence[str] | None = None) 
 
     found = dataset.find(raw, splits)
     units = [(unit, dataset.scan(raw, found, unit)) for unit in found.units]
-    attributes = found.own_columns
+    fields = found.fields
     known = [name for name, _ in found.classes or ()]
-    tables: list[pa.Table] = [schema_of("index", attributes).empty_table()]
+    tables: list[pa.Table] = [schema_of("index", fields).empty_table()]
     for _, scanned in units:
-        tables += index_tables(scanned, known or scanned.classes or (), attributes)
+        tables += index_tables(scanned, known or scanned.classes or (), fields)
     index = pa.concat_tables(tables)
     with TemporaryDirectory() as place:
         path = Path(place) / "index.parquet"
         parquet.write_table(index, path)
         statuses = Counter(index["status"].to_pylist())
-        own = [name for name, _ in attributes]
-        with Images([path], Path(place), statuses, own, None, cut=found.cut) as all_images:
+        with Images([path], Path(place), statuses, fields, None, cut=found.cut) as all_images:
             query = "select * from images order by split, key"
             table = all_images.database.sql(query).to_arrow_table()
     none = pa.array([[]] * len(table), pa.list_(pa.int32()))
-    unlabelled = table.drop(["labels", "box_labels"]).append_column("labels", none)
-    rows = order_rows(fitted(unlabelled, schema_of("order", attributes)))
+    unlabelled = table.drop(["labels", *named(fields, BOX_LABELS.kind)])
+    rows = order_rows(fitted(unlabelled.append_column("labels", none), schema_of("order", fields)))
     return _Scan(found, units, table.to_pylist(), list(rows))
 
 
@@ -283,16 +283,23 @@ def _seen(
 
 
 def _check_row(found: Found, row: dict[str, Any]) -> None:
-    key, labels, boxes = row["key"], row["labels"] or [], row["boxes"] or []
+    key, labels = row["key"], row["labels"] or []
     assert found.multilabel or len(labels) == 1, f"{key}: one label, or set multilabel"
     assert len(set(labels)) == len(labels), f"{key}: each label once"
-    assert found.has_boxes or not boxes, f"{key} has boxes: has_boxes must be true"
-    assert len(row["box_labels"] or ()) in (0, len(boxes)), f"{key}: a label for each box, or none"
-    for box in boxes:
-        assert 0 <= box["xmin"] < box["xmax"] <= 1, f"{key}: boxes are fractions of the width"
-        assert 0 <= box["ymin"] < box["ymax"] <= 1, f"{key}: boxes are fractions of the height"
-    for attribute in found.attributes:
-        assert row[attribute.name] != "", f"{key}: leave {attribute.name} out where it is missing"
+    for field in found.fields:
+        value, rules = row[field.name], field.rules
+        if value is None or field.kind == BOX_LABELS.kind:  # which are names here
+            continue
+        wrong = rules.expected(rules.of_cell(value))
+        assert not wrong, f"{key}: its {field.name} is {value!r}, expected {wrong}"
+    for field in found.fields:
+        if row[field.name] is not None and (of := field.rules.each):
+            told = f"{key}: {field.name} must be of each of the {of}, or left out"
+            assert len(row[field.name]) == len(row[of] or ()), told
+    for name in named(found.fields, BOXES.kind):
+        for xmin, ymin, xmax, ymax in row[name] or ():
+            assert 0 <= xmin < xmax <= 1, f"{key}: {name} are fractions of the width"
+            assert 0 <= ymin < ymax <= 1, f"{key}: {name} are fractions of the height"
 
 
 def _require_below(container: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any, TypeAlias, TypeVar
 
@@ -12,6 +12,7 @@ from PIL import Image
 
 from dataprep.errors import ImageError
 from dataprep.recipe import Color, Filter, Resize
+from dataprep_schemas.fields import Box
 
 try:
     import cykooz_resizer as fast
@@ -25,12 +26,6 @@ Pixels: TypeAlias = NDArray[np.uint8]
 Levels: TypeAlias = NDArray[Any]
 # What can be reshaped, likewise.
 Level = TypeVar("Level", np.uint8, np.uint16)
-
-# (xmin, ymin, xmax, ymax) as fractions of width and height.
-Box: TypeAlias = tuple[float, float, float, float]
-
-WHOLE: Box = (0.0, 0.0, 1.0, 1.0)
-"""The part of a picture that is left where nothing is cut off."""
 
 _UPSIDE_DOWN, _MIRRORED = (3, 4, 7, 8), (2, 3, 6, 7)  # orientations, rows and columns swapped first
 
@@ -182,29 +177,13 @@ def center_cropped(pixels: NDArray[Level], side: int) -> tuple[NDArray[Level], B
     return (square if whole is None else square[:, :, :3]), part
 
 
-def turned(boxes: Iterable[Box], orientation: int) -> tuple[Box, ...]:
-    """The boxes as they lie on what `upright` makes of the picture."""
-    found = []
-    for left, top, right, bottom in boxes:
-        if orientation >= 5:
-            left, top, right, bottom = top, left, bottom, right
-        if orientation in _UPSIDE_DOWN:
-            top, bottom = 1 - bottom, 1 - top
-        if orientation in _MIRRORED:
-            left, right = 1 - right, 1 - left
-        found.append((left, top, right, bottom))
-    return tuple(found)
+def turned_back(drawn_on: Sequence[int], came: tuple[int, int, int]) -> tuple[int, str | None]:
+    """The orientation that turns what was drawn on a picture as the pixels came, and any doubt.
 
-
-def placed(
-    boxes: Sequence[Box], drawn_on: Sequence[int], came: tuple[int, int, int]
-) -> tuple[tuple[Box, ...], str | None]:
-    """The boxes as they lie on the pixels as they came, and what is doubtful about that.
-
-    They are turned back where they were drawn on the picture as its EXIF orientation shows it.
+    It turns back where the picture is what the image's EXIF orientation shows.
 
     Args:
-        drawn_on: width and height of the picture that they were drawn on.
+        drawn_on: width and height of that picture.
         came: width, height and EXIF orientation of the image.
 
     Raises:
@@ -223,37 +202,16 @@ def placed(
     if exact[0] != exact[1]:  # of nearly square ones, both may be alike
         fits = exact
     if all(fits) and orientation > 1:
-        return tuple(boxes), (
+        return 1, (
             f"{across}x{down} pixels are its size as stored and as EXIF orientation {orientation} "
             "turns it: its boxes were taken for those of the stored pixels"
         )
-    back = {6: 8, 8: 6}.get(orientation, orientation)
-    return tuple(boxes) if fits[0] else turned(boxes, back), None
+    return 1 if fits[0] else {6: 8, 8: 6}.get(orientation, orientation), None
 
 
 def _alike(one: tuple[int, int], other: tuple[int, int]) -> bool:
     """Whether two sizes are one picture's, made larger or smaller: within a rounded pixel each."""
     return abs(one[0] * other[1] - other[0] * one[1]) <= max(sum(one), sum(other))
-
-
-def cropped(
-    boxes: Sequence[Box], labels: Sequence[int], part: Box
-) -> tuple[tuple[Box, ...], tuple[int, ...]]:
-    """The boxes as they lie in the part of the picture that is left.
-
-    Returns:
-        The boxes as fractions of the part, cut off at its edges, without those of which nothing
-        is left; and what each of them shows, if `labels` said so.
-    """
-    if part == WHOLE:
-        return tuple(boxes), tuple(labels)
-    left, top, right, bottom = part
-    width, height = right - left, bottom - top
-    lengths, starts = (width, height) * 2, (left, top) * 2
-    shifted = ((np.array(boxes).reshape(-1, 4) - starts) / lengths).clip(0, 1)
-    kept = (shifted[:, 0] < shifted[:, 2]) & (shifted[:, 1] < shifted[:, 3])
-    found = tuple((box[0], box[1], box[2], box[3]) for box in shifted[kept].tolist())
-    return found, tuple(label for label, there in zip(labels, kept, strict=False) if there)
 
 
 def recolored(pixels: NDArray[Level], color: Color) -> NDArray[Level]:

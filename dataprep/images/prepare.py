@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from itertools import chain
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 import numpy as np
@@ -18,11 +18,11 @@ from PIL import features
 from dataprep.images import dicom, exif, jpeg, pillow, pixels, png
 from dataprep.images.decode import orientation_of
 from dataprep.images.fingerprint import small_grey
-from dataprep.images.pixels import WHOLE, Box, Level, Pixels
+from dataprep.images.pixels import Level, Pixels
 from dataprep.images.png import Header
 from dataprep.images.statistics import Measured, histogram_of
 from dataprep.recipe import CHROMA, REPAIR_CHROMA, REPAIR_QUALITY, Recipe
-from dataprep_schemas.tables import BOX_FLAGS
+from dataprep_schemas.fields import WHOLE, Box, Fields, Value, moved
 
 Format: TypeAlias = Literal["JPEG", "PNG", "RAW"]
 
@@ -60,24 +60,11 @@ class Prepared(msgspec.Struct, frozen=True):
     grey: Pixels | None = None  # a small grey version of what was decoded, if anything was
     turn: int = 1  # the orientation, 1 to 8, by which it was turned upright before that
     came: tuple[int, int, int] = (0, 0, 1)  # width and height before all that, EXIF orientation
+    back: int = 1  # the orientation that turns what was drawn on it as it came
 
-    def moved(
-        self, boxes: Sequence[Box], labels: Sequence[int]
-    ) -> tuple[tuple[Box, ...], tuple[int, ...]]:
-        """Boxes of the image that came in, and what they show, as they lie on this one."""
-        return pixels.cropped(pixels.turned(boxes, self.turn), labels, self.part)
-
-    def moved_flags(self, boxes: Sequence[Box], attributes: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Attributes of the image that came in; of `BOX_FLAGS`, what is said of boxes left."""
-        if self.part == WHOLE or not boxes:
-            return attributes
-        changed = dict(attributes)
-        for name in BOX_FLAGS:
-            text = attributes.get(name)
-            if isinstance(text, str) and len(text) == len(boxes) and set(text) <= {"0", "1"}:
-                left = bytes(self.moved(boxes, text.encode())[1]).decode()
-                changed[name] = left if "1" in left else None
-        return {name: value for name, value in changed.items() if value is not None}
+    def moved(self, values: Mapping[str, Value], fields: Fields) -> Mapping[str, Value]:
+        """What is said of the image that came in, as it is of this one."""
+        return moved(moved(values, fields, self.back), fields, self.turn, self.part)
 
 
 def prepare(data: bytes, recipe: Recipe) -> Prepared:

@@ -495,7 +495,5 @@ def describe_examples(
         # The TPU script says RGB of grey JPEGs too: what readers decode to.
         colorspace="Grayscale" if recipe.color == "gray" else "RGB",
         size=recipe.fixed_size,
-        attributes=tuple((attribute.name, attribute.kind) for attribute in found.attributes),
-        boxes=found.has_boxes,
-        captions=found.has_captions,
+        fields=found.fields,
     )

@@ -20,8 +20,9 @@ from dataprep.errors import UsageError
 from dataprep.plugins import dataset_class
 from dataprep.system.messages import printable
 from dataprep.tables.records import NAME as RECORDS_NAME
+from dataprep_schemas.fields import CAPTIONS, MEANINGS, Fields
 from dataprep_schemas.manifest import File, Manifest, RecordsFile
-from dataprep_schemas.tables import CAPTIONS, RECORDS, OwnKind
+from dataprep_schemas.tables import RECORDS
 
 CROISSANT: Final = "croissant.json"
 README: Final = "README.md"
@@ -56,7 +57,6 @@ _CONTEXT: Final[Mapping[str, Any]] = {
     **{term: f"cr:{term}" for term in _TERMS},
 }
 _TYPES: Final = {"string": "sc:Text", "float": "sc:Float"}  # all others are whole numbers
-_OWN: Final[Mapping[OwnKind, str]] = {"int": "int64", "text": "string", "texts": "list<string>"}
 _SHAPES: Final = ("", "-1", "-1,4")  # of lists of lists, all are boxes
 _KINDS: Final = {
     ".tar": "application/x-tar",
@@ -141,13 +141,13 @@ def unsaid(card: Card) -> tuple[list[str], list[str]]:
     return options, [name for name in RAI[:-1] if name not in card.responsible]
 
 
-def croissant(card: Card, manifest: Manifest, attributes: tuple[tuple[str, OwnKind], ...]) -> str:
+def croissant(card: Card, manifest: Manifest, fields: Fields) -> str:
     """The data set in JSON-LD."""
     table = manifest.records_table
     columns = {name: kind for name, (kind, _) in RECORDS.items()}
-    columns |= {name: _OWN[kind] for name, kind in attributes}
+    columns |= {field.name: field.rules.column for field in fields}
     meanings = {name: meaning for name, (_, meaning) in RECORDS.items()}
-    meanings[CAPTIONS[0]] = "texts that describe the image"
+    meanings |= {field.name: meaning for field, meaning in MEANINGS.items()}
     shards = [
         (name, file)
         for name, split in manifest.splits.items()
@@ -226,7 +226,7 @@ def readme(card: Card, manifest: Manifest) -> str:
     """
     records = manifest.totals.records
     several = "label" if manifest.examples.multilabel else "class"
-    tasks = ["image-classification", *["image-to-text"] * manifest.examples.captions]
+    tasks = ["image-classification", *["image-to-text"] * (CAPTIONS in manifest.examples.fields)]
     front = {
         "pretty_name": card.name,
         **_license(card),

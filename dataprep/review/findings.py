@@ -143,7 +143,7 @@ def opened(
 
 def _make_tables(database: Database, sealed: SealedSet) -> None:
     records, classes = sealed.out / NAME, sealed.manifest.classes
-    patient = patient_column(dict(sealed.info.attributes))
+    patient = patient_column(sealed.info.fields)
     # Views: of fourteen million rows, a copy takes longer than all rules do.
     database.execute(
         "create table middles as select split, median(width::bigint * height) as middle "

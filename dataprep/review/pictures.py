@@ -22,6 +22,7 @@ from dataprep.sealed.split import FinishedSplit
 from dataprep.sinks.example import Example
 from dataprep.system.messages import printable
 from dataprep.tables.records import NAME
+from dataprep_schemas.fields import CAPTIONS
 
 _SIDE: Final = 112  # pixels of the longer side
 _QUALITY: Final = 70
@@ -105,7 +106,7 @@ def _stored(finished: FinishedSplit, number: int, key: str) -> Picture:
     place = short(f"{finished.split}/{key}")
     try:
         example = _example(finished, number, key)
-        text = short("".join(example.captions[:1]))
+        text = short("".join(example.fields.get(CAPTIONS.name, ())[:1]))
         return Picture(_address(example), short(example.class_name), place, text)
     except (LookupError, DataprepError, OSError):  # a damaged shard, or one that is not there
         return Picture(None, "", place)

@@ -35,7 +35,7 @@ class SplitDifference:
         only_a: how many are in this split of the first data set alone.
         only_b: likewise, of the second.
         moved: of `only_a`, in another split of the second.
-        changed: in both with another image, or other labels, boxes, captions or attributes.
+        changed: in both with another image, or other labels or fields.
         relabelled: of `changed`, with other labels and the same else.
         same_order: whether examples that are in both come in the same order.
         examples: lines on a few keys of each kind, with what is the matter.
@@ -82,7 +82,7 @@ class Difference:
 def diff(
     a: Path, b: Path, *, threads: int, progress: Callable[[int], object] = lambda _count: None
 ) -> Difference:
-    """Compare keys, labels, boxes, captions, attributes and images, as both tables have them.
+    """Compare keys, labels, fields and images, as both tables have them.
 
     Images are compared by the hash of their bytes, which no shard is read for; or, if one data set
     stores arrays of pixels, pixel for pixel. Takes about 70 bytes of memory an example.
@@ -125,12 +125,12 @@ def _rows(sealed: SealedSet, split: str, *, hashes: bool) -> NDArray[np.void]:
     rows = np.zeros(sealed.splits[split].records, _ROW)
     first = first_rows(sealed.manifest)[split][0]
     with RecordsTable(sealed.out, sealed.manifest.records_table) as table:
-        own = sorted(name for name, _ in table.attributes)
-        columns = ("key", "xxh3", "labels", "boxes", *own)
+        own = sorted(field.name for field in table.fields)
+        columns = ("key", "xxh3", "labels", *own)
         found = table.rows(first, first + len(rows), columns)
-        for number, (key, xxh3, labels, boxes, *values) in enumerate(found):
+        for number, (key, xxh3, labels, *values) in enumerate(found):
             known = [it for it in zip(own, values, strict=True) if it[1] is not None]
-            said = (boxes or [], known, xxh3 if hashes else "")
+            said = (known, xxh3 if hashes else "")
             rows[number] = tuple(
                 map(_hash, (str(key).encode(), repr(labels).encode(), repr(said).encode()))
             )

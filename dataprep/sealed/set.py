@@ -323,9 +323,7 @@ def meant_split(name: str, known: Mapping[str, object]) -> str:
 
 def examples_of(info: DatasetInfo) -> Examples:
     """What is true of every example, as the manifest has it; the inverse of `SealedSet.info`."""
-    return Examples(
-        info.multilabel, info.colorspace, info.size, info.attributes, info.boxes, info.captions
-    )
+    return Examples(info.multilabel, info.colorspace, info.size, info.fields)
 
 
 def sink_of(manifest: Manifest) -> Sink:

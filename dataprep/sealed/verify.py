@@ -27,7 +27,6 @@ from dataprep.tables.records import NAME as RECORDS
 from dataprep.tables.records import STORED, RecordsTable
 from dataprep_schemas.manifest import File, RecordsFile
 from dataprep_schemas.state import Part
-from dataprep_schemas.tables import CAPTIONS
 
 Level = Literal["size", "hash", "records", "decode", "reader"]
 LEVELS: tuple[Level, ...] = get_args(Level)
@@ -260,7 +259,7 @@ def _read_shard(check: _Check, shard: _Shard, expected: int) -> Iterator[str]:
     paths = [check.out / file.path for file in shard.files]
     same_table = True
     with check.sink.reader(paths, check.info) as reader, RecordsTable(check.out, None) as table:
-        columns = (*_COLUMNS, *_own(check.info), "status")
+        columns = (*_COLUMNS, *(field.name for field in check.info.fields), "status")
         rows = table.rows(shard.row, shard.row + expected, columns)
         for position, (example, row) in enumerate(zip_longest(reader, rows)):
             if example is None or row is None:
@@ -304,7 +303,6 @@ def _other_row(
     row: tuple[Any, ...], example: Example, place: tuple[str, int, int], info: DatasetInfo
 ) -> str | None:
     """What the table of records says of it, if that is something else."""
-    known = {**example.attributes, CAPTIONS[0]: [*example.captions] or None}
     found = (
         example.key,
         list(example.labels),
@@ -315,20 +313,18 @@ def _other_row(
         len(example.encoded),
         xxhash.xxh3_128_hexdigest(example.encoded),
         *place,
-        *map(known.get, _own(info)),
     )
     *values, status = row
-    for name, here, there in zip((*_COLUMNS, *_own(info)), found, values, strict=True):
+    for name, here, there in zip(_COLUMNS, found, values, strict=False):
         if here != there:
             return f"{example.key}: its {name} is {here}, {RECORDS} says {there}"
+    for field, there in zip(info.fields, values[len(_COLUMNS) :], strict=True):
+        here = example.fields.get(field.name)
+        if not field.rules.same(here, there):
+            return f"{example.key}: its {field.name} is {here}, {RECORDS} says {there}"
     if status not in STORED:
         return f"{example.key}: is in the data set, {RECORDS} says it was {status}"
     return None
-
-
-def _own(info: DatasetInfo) -> list[str]:
-    """The data set's own columns, of what the format keeps."""
-    return [CAPTIONS[0]] * info.captions + [name for name, _ in info.attributes]
 
 
 def _compare_with_reference(check: _Check, paths: list[Path], ours: Iterator[Example]) -> None:

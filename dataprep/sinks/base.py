@@ -8,7 +8,7 @@ share a name only if each reads what the other wrote.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from errno import EINVAL
@@ -18,6 +18,7 @@ from typing import ClassVar, Protocol, Self, TypeVar
 
 from dataprep.errors import DataprepError, SinkError, UsageError
 from dataprep.sinks.example import DatasetInfo, Example
+from dataprep_schemas.fields import KindName
 from dataprep_schemas.manifest import Layout as Layout  # formats import them from here
 from dataprep_schemas.state import ShardName as ShardName
 
@@ -257,14 +258,8 @@ class Sink(ABC):
     value_bytes: ClassVar[int] = 1
     """Of formats that store pixels: bytes of one value, 1 for uint8, 4 for float32."""
 
-    keeps_boxes: ClassVar[bool] = False
-    """Whether bounding boxes and what they show survive in it."""
-
-    keeps_captions: ClassVar[bool] = False
-    """Whether `Example.captions` survive in it."""
-
-    keeps_attributes: ClassVar[bool] = False
-    """Whether `Example.attributes` survive in it."""
+    keeps: ClassVar[Collection[KindName]] = ()
+    """The kinds of `Example.fields` that survive in it: see `dataprep_schemas.fields`."""
 
     libraries: ClassVar[tuple[str, ...]] = ()
     """The distributions that lay the files out, for `versions`."""

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from dataprep.errors import ImageError, SinkError
 from dataprep.images.decode import orientation_of, shown, sniff, to_pixels
-from dataprep.images.pixels import turned
 from dataprep.system.messages import printable
-from dataprep.tables import Box, Value
+from dataprep_schemas.fields import BOX_LABELS, BOXES, Box, Fields, Kind, Value, present
 from dataprep_schemas.manifest import Color
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
     from PIL.Image import Image
-
-MISSING = -(2**63)
-"""What stands for a number that is missing, where a format has to say something: no value."""
 
 _LARGEST = 2**63 - 1
 _SHOWN = 40
@@ -41,13 +39,10 @@ class Example:
             each other, any number where they do not. A sink adds its format's label base.
         synset: the class's identifier, e.g. ``n01440764``; several are joined with ``|``.
         class_name: the class in words, e.g. ``tench``; likewise.
-        boxes: (xmin, ymin, xmax, ymax) as fractions of width and height, of the pixels as they
-            are stored in `encoded`; `upright_boxes` are those on what is decoded.
-        box_labels: what each box shows, as 0-based class index; empty where every box shows the
-            only label.
-        attributes: what else is known, by name: ``{"patient_id": 1, "view": "PA"}``. What is
-            missing is left out.
-        captions: texts that describe the image.
+        fields: what else is said of it, by name: ``{"patient_id": 1, "captions": ("A cat.",)}``.
+            What is missing is left out. Boxes are (xmin, ymin, xmax, ymax) as fractions of width
+            and height, of the pixels as they are stored in `encoded`; `upright_boxes` are those on
+            what is decoded.
     """
 
     key: str
@@ -59,10 +54,7 @@ class Example:
     labels: tuple[int, ...]
     synset: str
     class_name: str
-    boxes: tuple[Box, ...] = ()
-    box_labels: tuple[int, ...] = ()
-    attributes: Mapping[str, Value] = field(default_factory=dict)
-    captions: tuple[str, ...] = ()
+    fields: Mapping[str, Value] = field(default_factory=dict)
 
     @property
     def class_index(self) -> int:
@@ -92,7 +84,8 @@ class Example:
     @property
     def upright_boxes(self) -> tuple[Box, ...]:
         """The boxes as they lie on what `image` and `array` give."""
-        return turned(self.boxes, self.orientation)
+        boxes: tuple[Box, ...] = self.fields.get(BOXES.name, ())
+        return boxes and BOXES.rules.moved(boxes, self.orientation)[0]
 
     def image(self) -> Image:
         """The picture: of mode ``RGB``, or ``L`` where `colorspace` is grey.
@@ -128,19 +121,14 @@ class DatasetInfo:
             store a vector of ``len(classes)`` zeros and ones. Otherwise it has exactly one.
         colorspace: ``RGB`` or ``Grayscale``: what readers should decode every image to.
         size: (height, width) in pixels if all images have the same, else None.
-        attributes: (name, kind) of everything else that is known of examples, kind ``int`` or
-            ``text``; an example may lack it.
-        boxes: whether examples may have bounding boxes.
-        captions: whether they may have captions.
+        fields: everything else that is said of examples; each may lack it.
     """
 
     classes: tuple[tuple[str, str], ...] = ()
     multilabel: bool = False
     colorspace: Color = "RGB"
     size: tuple[int, int] | None = None
-    attributes: tuple[tuple[str, Literal["int", "text"]], ...] = ()
-    boxes: bool = False
-    captions: bool = False
+    fields: Fields = ()
 
     @property
     def channels(self) -> int:
@@ -172,7 +160,7 @@ class DatasetInfo:
         return tuple(label for label, flag in enumerate(flags) if flag)
 
     def to_store(self, example: Example, *, pixels: bool) -> Example:
-        """The example with the attributes and captions of this data set alone, in its order.
+        """The example with the fields of this data set alone, in its order.
 
         Args:
             example: what a format is to hold.
@@ -190,19 +178,21 @@ class DatasetInfo:
         if not self.multilabel and len(labels) != 1:
             raise SinkError(f"has {len(labels)} labels in a data set with one label an image")
         self._check_labels(labels, "labels")
-        if self.boxes:
-            self._check_box_labels(example)
-        captions = example.captions if self.captions else ()
-        if not all(text and _storable(text) for text in captions):
-            raise SinkError("one of its captions is empty or no Unicode; leave it out")
-        if not (example.attributes or example.captions):
+        if not example.fields:
             return example
-        found = {
-            name: _attribute(name, kind, example.attributes[name])
-            for name, kind in self.attributes
-            if name in example.attributes
-        }
-        return replace(example, attributes=found, captions=captions)
+        found: dict[str, Value] = {}
+        for name, kind in _rules_of(self.fields).items():
+            value = example.fields.get(name)
+            if value is None or value == kind.none:
+                continue
+            if expected := kind.expected(value):
+                raise SinkError(
+                    f"its {name} is {printable(repr(value))[:_SHOWN]}, expected {expected}; leave "
+                    "out what is missing"
+                )
+            found[name] = value
+        self._check_each(found)
+        return replace(example, fields=found)
 
     def example(
         self,
@@ -212,10 +202,7 @@ class DatasetInfo:
         *,
         kind: str = "",
         size: tuple[int, int] | None = None,
-        boxes: tuple[Box, ...] = (),
-        box_labels: tuple[int, ...] = (),
-        attributes: Mapping[str, Value] | None = None,
-        captions: tuple[str, ...] = (),
+        fields: Mapping[str, Value] = MappingProxyType({}),
     ) -> Example:
         """An example as it was read, and what this data set says of it.
 
@@ -223,6 +210,7 @@ class DatasetInfo:
             labels: 0-based.
             kind: its format, if that is stored; else that of the image's own header.
             size: height and width, likewise.
+            fields: what says nothing is left out.
 
         Raises:
             SinkError: there is no such class.
@@ -241,13 +229,10 @@ class DatasetInfo:
             labels,
             self.identifiers(labels),
             self.names(labels),
-            boxes,
-            box_labels,
-            attributes or {},
-            captions,
+            present(fields),
         )
-        if box_labels:
-            self._check_box_labels(found)
+        if BOX_LABELS.name in found.fields:
+            self._check_each(found.fields)
         return found
 
     def _check_pixels(self, example: Example) -> None:
@@ -265,37 +250,23 @@ class DatasetInfo:
                 f"{what} {_listed(labels)} are not all of the {len(self.classes)} classes"
             )
 
-    def _check_box_labels(self, example: Example) -> None:
-        labels, boxes = example.box_labels, example.boxes
-        if labels and not self.multilabel and self.classes:
-            raise SinkError("its boxes have labels; where an image has one label, they all show it")
-        if labels and len(labels) != len(boxes):
-            raise SinkError(f"there are {len(labels)} box labels for {len(boxes)} boxes")
-        self._check_labels(labels, "box labels")
+    def _check_each(self, found: Mapping[str, Value]) -> None:
+        """Look at what is said of others of the fields one by one, such as of boxes."""
+        for name, kind in _rules_of(self.fields).items():
+            value, of = found.get(name), found.get(kind.each)
+            if value is None or not kind.each:
+                continue
+            if of is not None and len(value) != len(of):
+                raise SinkError(f"there are {len(value)} {name} for {len(of)} {kind.each}")
+            if kind.name == BOX_LABELS.kind:
+                if not self.multilabel and self.classes:
+                    raise SinkError(f"it has {name}; where an image has one label, all show it")
+                self._check_labels(value, name)
 
 
-def _attribute(name: str, kind: str, value: Value) -> Value:
-    """An attribute that every format can hold: a number but `MISSING`, or a text with an end."""
-    if kind == "int":
-        expected = f"a number from {MISSING + 1} to {_LARGEST}"
-        good = type(value) is int and MISSING < value <= _LARGEST
-    else:
-        expected = "a text"
-        good = isinstance(value, str) and bool(value) and _storable(value)
-    if not good:
-        raise SinkError(
-            f"its attribute {name} is {printable(repr(value))[:_SHOWN]}, expected {expected}; "
-            "leave out what is missing"
-        )
-    return value
-
-
-def _storable(text: str) -> bool:
-    try:
-        to_bytes(text)
-    except UnicodeEncodeError:
-        return False
-    return True
+@lru_cache(64)
+def _rules_of(fields: Fields) -> Mapping[str, Kind]:
+    return {each.name: each.rules for each in fields}
 
 
 def to_bytes(text: str) -> bytes:

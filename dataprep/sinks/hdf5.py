@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import ClassVar
 
@@ -40,7 +40,7 @@ from dataprep.sinks.hdf5_file import (
     labels_of,
     open_file,
 )
-from dataprep.tables import Box
+from dataprep_schemas.fields import BOX_LABELS, BOXES, PLAIN, Box, KindName
 
 _INT_MAX = 2**31 - 1
 _FORMATS = ("JPEG", "PNG")
@@ -63,12 +63,12 @@ class Hdf5Writer(FileWriter):
 
     @override
     def image_bytes(self, example: Example) -> bytes:
-        said = example.box_labels if self.info.boxes else ()
-        self._box_labels.extend(said or [_NOTHING_SAID] * len(example.boxes))
+        boxes, said = (example.fields.get(it.name, ()) for it in (BOXES, BOX_LABELS))
+        self._box_labels.extend(said or [_NOTHING_SAID] * len(boxes))
         self._formats.append(_FORMATS.index(example.format))
         self._offsets.append(self._offsets[-1] + len(example.encoded))
         self._sizes.append((example.height, example.width))
-        self._boxes.extend(example.boxes)
+        self._boxes.extend(boxes)
         self._box_offsets.append(len(self._boxes))
         return example.encoded
 
@@ -86,8 +86,8 @@ class Hdf5Writer(FileWriter):
             "box_offsets": np.array(self._box_offsets, "<i8"),
         }
         # By what the data set is, not by what is in the shard: all have the same datasets.
-        if self.info.multilabel and self.info.boxes:
-            columns["box_labels"] = np.array(self._box_labels, "<i8")
+        if BOX_LABELS in self.info.fields:
+            columns[BOX_LABELS.name] = np.array(self._box_labels, "<i8")
         return columns
 
 
@@ -157,7 +157,8 @@ class Hdf5Reader(FileReader):
         columns = self.columns
         first, last = columns["box_offsets"][number : number + 2].tolist()
         boxes = columns["boxes"][first:last].tolist()
-        said = columns["box_labels"][first:last].tolist() if "box_labels" in columns else ()
+        has_labels = BOX_LABELS.name in columns
+        said = columns[BOX_LABELS.name][first:last].tolist() if has_labels else ()
         if len(boxes) != last - first:
             raise SinkError("its offsets lie outside of the boxes")
         return self.example(
@@ -165,8 +166,10 @@ class Hdf5Reader(FileReader):
             self.image(number),
             kind=_FORMATS[columns["formats"][number]],
             size=(int(columns["heights"][number]), int(columns["widths"][number])),
-            boxes=tuple(map(tuple, boxes)),
-            box_labels=tuple(label for label in said if label != _NOTHING_SAID),
+            fields={
+                BOXES.name: tuple(map(tuple, boxes)),
+                BOX_LABELS.name: tuple(label for label in said if label != _NOTHING_SAID),
+            },
         )
 
 
@@ -175,9 +178,7 @@ class Hdf5Sink(FileSink):
 
     name: ClassVar[str] = "hdf5"
     summary: ClassVar[str] = "HDF5, encoded images in one flat array with offsets; h5py"
-    keeps_boxes: ClassVar[bool] = True
-    keeps_captions: ClassVar[bool] = True
-    keeps_attributes: ClassVar[bool] = True
+    keeps: ClassVar[Collection[KindName]] = (*PLAIN, "texts", "boxes", "box_labels")
     usual_shards: ClassVar[int | None] = 64  # few enough to keep open
     overhead: ClassVar[int] = 100  # of all small datasets together, with a key of 40
     Writer = Hdf5Writer
@@ -229,8 +230,7 @@ class Hdf5ArraysSink(_PixelsSink):
 
     name: ClassVar[str] = "hdf5-arrays"
     summary: ClassVar[str] = "HDF5, uint8 pixels (n, height, width, channels); h5py"
-    keeps_captions: ClassVar[bool] = True
-    keeps_attributes: ClassVar[bool] = True
+    keeps: ClassVar[Collection[KindName]] = (*PLAIN, "texts")
     usual_shards: ClassVar[int | None] = 64  # few enough to keep open
     Writer = Hdf5ArraysWriter
     Reader = Hdf5ArraysReader

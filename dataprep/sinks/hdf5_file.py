@@ -16,6 +16,7 @@ from dataclasses import replace
 from itertools import zip_longest
 from math import prod
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import h5py
@@ -25,13 +26,12 @@ from typing_extensions import override
 
 from dataprep.errors import SinkError
 from dataprep.sinks import PlainSink, ShardReader, ShardWriter, WrittenFile, damage
-from dataprep.sinks.example import MISSING, DatasetInfo, Example, to_bytes, to_text
+from dataprep.sinks.example import DatasetInfo, Example, to_bytes, to_text
 from dataprep.sinks.hashed_file import hash_finished
 from dataprep.system.messages import printable
 from dataprep.system.regular_files import require_regular
-from dataprep.tables import Value
+from dataprep_schemas.fields import CAPTIONS, MISSING, Field, Value
 from dataprep_schemas.manifest import Color
-from dataprep_schemas.tables import CAPTIONS
 
 LAYOUT_VERSION = 1
 HDF5_1_8 = h5py.h5f.LIBVER_V18
@@ -40,7 +40,6 @@ HDF5_1_10 = h5py.h5f.LIBVER_V110
 Column = npt.NDArray[Any]
 
 _ATTRIBUTES = "attributes"
-_CAPTION_OFFSETS = "caption_offsets"
 _CHUNK = 64 << 10  # bytes; larger ones make small files large
 _BUFFER = 1 << 20  # bytes that are handed over at once
 _LONGEST = 4096  # bytes of a text: the longest is what every row of its dataset takes
@@ -73,9 +72,6 @@ class FileWriter(ShardWriter):
 
     Args:
         row: the shape of an image in its dataset; empty if that is one row of bytes.
-
-    Raises:
-        SinkError: an attribute has a name that cannot be a dataset's.
     """
 
     sink: ClassVar[str]
@@ -89,17 +85,12 @@ class FileWriter(ShardWriter):
         self, paths: Sequence[Path], info: DatasetInfo, row: tuple[int, ...] = (), dtype: str = "u1"
     ) -> None:
         super().__init__(info, pixels=bool(row))
-        for name, _ in info.attributes:
-            if "/" in name:
-                raise SinkError(
-                    f"HDF5 cannot hold an attribute called {name!r}; rename it, without /"
-                )
         (self.path,) = paths
         self.keys: list[bytes] = []
         self.labels: list[Sequence[int]] = []
-        self._attributes: list[tuple[int | bytes, ...]] = []
-        self._captions: list[bytes] = []
-        self._caption_offsets = array("q", [0])
+        plain = (field for field in info.fields if field.rules.plain)
+        self._values: dict[Field, list[int | float | bytes]] = {field: [] for field in plain}
+        self._texts = {it: (list[bytes](), array("q", [0])) for it in info.fields if it == CAPTIONS}
         self._pending: list[bytes] = []
         self._pending_bytes = 0
         row_bytes = prod(row) * np.dtype(dtype).itemsize
@@ -123,8 +114,9 @@ class FileWriter(ShardWriter):
 
     @override
     def append(self, example: Example) -> None:
-        key, attributes = _text_bytes(example.key), tuple(self._row(example.attributes))
-        captions = [*map(_text_bytes, example.captions)]
+        key, said = _text_bytes(example.key), example.fields
+        values = [_stored(said.get(field.name, field.rules.missing)) for field in self._values]
+        texts = [[*map(_text_bytes, said.get(field.name, ()))] for field in self._texts]
         image = self.image_bytes(example)
         self._pending.append(image)
         self._pending_bytes += len(image)
@@ -132,9 +124,11 @@ class FileWriter(ShardWriter):
             self._write(self._pending_bytes - self._pending_bytes % self._chunk_bytes)
         self.keys.append(key)
         self.labels.append(example.labels)
-        self._attributes.append(attributes)
-        self._captions += captions
-        self._caption_offsets.append(len(self._captions))
+        for column, value in zip(self._values.values(), values, strict=True):
+            column.append(value)
+        for (every, offsets), found in zip(self._texts.values(), texts, strict=True):
+            every += found
+            offsets.append(len(every))
 
     def close(self) -> Sequence[WrittenFile]:
         """Add the columns and the attributes."""
@@ -143,10 +137,10 @@ class FileWriter(ShardWriter):
             for name, data in self.columns().items():
                 self._add(name, data)
             self._add("keys", _text_column(self.keys))
-            self._add_attributes()
-            if self.info.captions:
-                self._add(CAPTIONS[0], _text_column(self._captions))
-                self._add(_CAPTION_OFFSETS, np.array(self._caption_offsets, "<i8"))
+            self._add_values()
+            for field, (texts, offsets) in self._texts.items():
+                self._add(field.name, _text_column(texts))
+                self._add(_offsets_of(field), np.array(offsets, "<i8"))
             _describe(self._file, self.info, self.sink, self.description())
             self._file.close()
         self._disk.close()
@@ -203,25 +197,27 @@ class FileWriter(ShardWriter):
     def _add(self, name: str, data: Column) -> h5py.Dataset:
         return self._file.create_dataset(name, data=data, track_times=False)
 
-    def _row(self, attributes: Mapping[str, Value]) -> Iterator[int | bytes]:
-        """What is stored of a record's attributes; what is missing included."""
-        for name, kind in self.info.attributes:
-            if kind == "int":
-                yield int(attributes.get(name, MISSING))
-            else:
-                yield _text_bytes(str(attributes.get(name, "")))
-
-    def _add_attributes(self) -> None:
-        """Add a dataset of each attribute; nothing at all if the data set has none."""
-        if self.info.attributes:  # the group without times of day
+    def _add_values(self) -> None:
+        """Add a dataset of each field that is a number or a text; nothing if there is none."""
+        if self._values:  # the group without times of day
             creation: Any = h5py.h5p.create(h5py.h5p.GROUP_CREATE)
             creation.set_obj_track_times(False)
             h5py.h5g.create(self._file.id, _ATTRIBUTES.encode(), gcpl=creation)
-        for place, (name, kind) in enumerate(self.info.attributes):
-            values = [row[place] for row in self._attributes]
-            data = np.array(values, "<i8") if kind == "int" else _text_column(values)
-            dataset = self._add(f"{_ATTRIBUTES}/{name}", data)
-            dataset.attrs["missing"] = np.int64(MISSING) if kind == "int" else ""
+        for field, values in self._values.items():
+            kind, missing = field.rules.column, field.rules.missing
+            is_text = isinstance(missing, str)
+            data = _text_column(values) if is_text else np.array(values, kind)
+            dataset = self._add(f"{_ATTRIBUTES}/{field.name}", data)
+            dataset.attrs["missing"] = missing if is_text else data.dtype.type(missing)
+
+
+def _stored(value: float | str) -> float | bytes:
+    return _text_bytes(value) if isinstance(value, str) else value
+
+
+def _offsets_of(field: Field) -> str:
+    """The dataset that says where the values of each record begin: ``caption_offsets``."""
+    return f"{field.name.removesuffix('s')}_offsets"
 
 
 def _text_bytes(text: str) -> bytes:
@@ -330,32 +326,42 @@ class FileReader(ShardReader):
                 if name != self.images and isinstance(dataset, h5py.Dataset)
             }
             attributes = self.file.get(_ATTRIBUTES, {})
-            self._attributes = {name: attributes[name][...] for name in sorted(attributes)}
+            self._values = {name: attributes[name][...] for name in sorted(attributes)}
             self._records = len(self.columns["keys"])
 
     def __len__(self) -> int:
         return self._records
 
-    def example(self, number: int, encoded: bytes, **more: Any) -> Example:
+    def example(
+        self,
+        number: int,
+        encoded: bytes,
+        fields: Mapping[str, Value] = MappingProxyType({}),
+        **more: Any,
+    ) -> Example:
         """The example, from its image, the columns, and what `DatasetInfo.example` takes."""
         return self.info.example(
             to_text(bytes(self.columns["keys"][number])),
             encoded,
             labels_of(self.columns[self.labels][number], self.info),
-            attributes={
-                name: int(column[number]) if column.dtype.kind == "i" else to_text(column[number])
-                for name, column in self._attributes.items()
-                if column[number] not in (MISSING, b"")
-            },
-            captions=self._captions_of(number),
+            fields={**dict(self._plain(number)), CAPTIONS.name: self._texts(number), **fields},
             **more,
         )
 
-    def _captions_of(self, number: int) -> tuple[str, ...]:
-        if _CAPTION_OFFSETS not in self.columns:
+    def _plain(self, number: int) -> Iterator[tuple[str, Value]]:
+        for name, column in self._values.items():
+            value = column[number].item()
+            if isinstance(value, bytes):
+                value = to_text(value)
+            if value != MISSING:
+                yield name, value
+
+    def _texts(self, number: int) -> tuple[str, ...]:
+        offsets = self.columns.get(_offsets_of(CAPTIONS))
+        if offsets is None:
             return ()
-        first, last = self.columns[_CAPTION_OFFSETS][number : number + 2].tolist()
-        texts = self.columns[CAPTIONS[0]][first:last]
+        first, last = offsets[number : number + 2].tolist()
+        texts = self.columns[CAPTIONS.name][first:last]
         if len(texts) != last - first:
             raise SinkError("its offsets lie outside of the captions")
         return tuple(map(to_text, texts.tolist()))

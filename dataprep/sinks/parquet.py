@@ -22,7 +22,7 @@ import json
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path, PurePosixPath
@@ -49,24 +49,22 @@ from dataprep.sinks.example import DatasetInfo, Example
 from dataprep.sinks.hashed_file import HashedFile
 from dataprep.sinks.reference_readers import import_reader
 from dataprep.system.regular_files import open_parquet
-from dataprep.tables import Value
+from dataprep_schemas.fields import DECLARED, PLAIN, KindName, Value, named
 from dataprep_schemas.manifest import Color
+from dataprep_schemas.tables import arrow_type
 
 ROWS = 100
 GROUP_BYTES = 16 << 20
 _LARGEST = (1 << 31) - 2 * GROUP_BYTES  # sizes of pages and places in a group are signed 32 bits
 _ROWS_AT_ONCE = 16  # pyarrow ends no page of images between: larger ones leave the cache
 _IMAGE: Final = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
-_OURS: Final[Mapping[str, pa.DataType]] = {  # attributes cannot have these names
+_OURS: Final[Mapping[str, pa.DataType]] = {  # fields cannot have these names
     "image": _IMAGE,
     "label": pa.int64(),
     "labels": pa.list_(pa.int64()),
     "key": pa.string(),
     "height": pa.int32(),
     "width": pa.int32(),
-    "boxes": pa.list_(pa.list_(pa.float32())),
-    "box_labels": pa.list_(pa.int64()),
-    "captions": pa.list_(pa.string()),
 }
 
 
@@ -184,9 +182,7 @@ class ParquetSink(PlainSink):
 
     name: ClassVar[str] = "parquet"
     summary: ClassVar[str] = "Parquet for Hugging Face's load_dataset, pandas and DuckDB"
-    keeps_boxes: ClassVar[bool] = True
-    keeps_captions: ClassVar[bool] = True
-    keeps_attributes: ClassVar[bool] = True
+    keeps: ClassVar[Collection[KindName]] = (*PLAIN, "texts", "boxes", "box_labels")
     overhead: ClassVar[int] = 150  # of the small columns, page headers and the footer
     libraries: ClassVar[tuple[str, ...]] = ("pyarrow",)
     reference: ClassVar[str] = "Hugging Face datasets"
@@ -195,8 +191,8 @@ class ParquetSink(PlainSink):
 
     @override
     def check(self, info: DatasetInfo) -> None:
-        """Attributes are columns."""
-        if clash := [name for name, _ in info.attributes if name.lower() in _OURS]:
+        """Fields are columns."""
+        if clash := [field.name for field in info.fields if field.name.lower() in _OURS]:
             raise UsageError(
                 f"parquet has a column {clash[0]!r} of its own, and cannot hold an attribute of "
                 "that name: rename it, or choose another format"
@@ -234,14 +230,11 @@ def _schema_of(info: DatasetInfo) -> pa.Schema:
     label = {"names": _class_names(info), "_type": "ClassLabel"}
     labels = {"feature": label, "_type": "Sequence"}  # ``datasets`` of any version know this name
     names = ["image", "labels" if info.multilabel else "label", "key", "height", "width"]
-    if info.boxes:
-        names += ["boxes", "box_labels"] if info.multilabel else ["boxes"]
-    names += ["captions"] * info.captions
-    told = {"image": {"_type": "Image"}, "label": label, "labels": labels, "box_labels": labels}
-    features = {name: told[name] for name in names if name in told}
-    kinds = {"int": pa.int64(), "text": pa.string()}
+    told = {"image": {"_type": "Image"}, "label": label, "labels": labels}
+    told |= dict.fromkeys(named(info.fields, "box_labels"), labels)
     columns = [(name, _OURS[name]) for name in names]
-    columns += [(name, kinds[kind]) for name, kind in info.attributes]
+    columns += [(field.name, arrow_type(field.rules.column)) for field in info.fields]
+    features = {name: told[name] for name, _ in columns if name in told}
     metadata = {
         "huggingface": {"info": {"features": features}},
         "dataprep": {"classes": info.classes, "colorspace": info.colorspace},
@@ -270,13 +263,8 @@ def _row_of(example: Example, info: DatasetInfo) -> tuple[Any, ...]:
         example.height,
         example.width,
     ]
-    if info.boxes:
-        row.append(example.boxes)
-        if info.multilabel:
-            row.append(example.box_labels)
-    if info.captions:
-        row.append([_stored(text) for text in example.captions])
-    row += (_stored(example.attributes.get(name)) for name, _ in info.attributes)
+    values = example.fields
+    row += (_stored(values.get(field.name, field.rules.none)) for field in info.fields)
     return tuple(row)
 
 
@@ -299,13 +287,10 @@ def _example_of(row: Mapping[str, Any], info: DatasetInfo) -> Example:
         str(_value(row["key"])),
         row["image"]["bytes"],
         tuple(row["labels"]) if "labels" in row else (row["label"],),
-        boxes=tuple(map(tuple, row.get("boxes", ()))),
-        box_labels=tuple(row.get("box_labels", ())),
-        captions=tuple(str(_value(text)) for text in row.get("captions", ())),
-        attributes={
-            name: _value(value)
-            for name, value in row.items()
-            if name not in _OURS and value is not None
+        fields={
+            name: _value(DECLARED[name].rules.of_cell(cell) if name in DECLARED else cell)
+            for name, cell in row.items()
+            if name not in _OURS and cell is not None
         },
     )
 
@@ -317,14 +302,18 @@ def _class_names(info: DatasetInfo) -> list[str]:
     return [name.encode("utf-8", "backslashreplace").decode() for name in names]
 
 
-def _stored(value: Value | None) -> Value | None:
+def _stored(value: Value) -> Value:
     """Text as Unicode that every reader takes."""
+    if isinstance(value, tuple):
+        return tuple(map(_stored, value)) if isinstance((*value, None)[0], str) else value
     if not isinstance(value, str):
         return value
     return _NO_TEXT.sub(lambda found: f"\0{ord(found[0]) & 0xFF:02x}", value)
 
 
 def _value(stored: Value) -> Value:
+    if isinstance(stored, tuple):
+        return tuple(map(_value, stored)) if isinstance((*stored, None)[0], str) else stored
     if not isinstance(stored, str):
         return stored
     return _ESCAPED.sub(lambda found: chr(int(found[1], 16) and 0xDC00 + int(found[1], 16)), stored)

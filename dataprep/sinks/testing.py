@@ -44,6 +44,15 @@ from dataprep.sinks.base import FinishedShard, Layout, ShardName, Sink, WrittenF
 from dataprep.sinks.example import DatasetInfo, Example
 from dataprep.sinks.subprocess_reader import in_child, read_unverified
 from dataprep.system.durable_files import PARTIAL
+from dataprep_schemas.fields import (
+    BOX_FLAGS,
+    BOX_LABELS,
+    BOXES,
+    CAPTIONS,
+    PLAIN,
+    Field,
+    Fields,
+)
 
 _Given = tuple[DatasetInfo, list[Example]]
 
@@ -56,21 +65,19 @@ _SINGLE = DatasetInfo(
         *(("n01440760", "tench"), ("n01440761", "goldfish"), ("caf\udce9", "鮫"), ("d", "d")),
         *((f"n{number}", f"class {number}") for number in range(9)),  # a set has another order
     ),
-    attributes=(("patient_id", "int"), ("view", "text"), ("note", "text")),
-    boxes=True,
-    captions=True,
+    fields=(
+        BOXES,
+        CAPTIONS,
+        *(Field(f"{it}_{at}", it) for it in PLAIN for at in "ab" if it != "flags"),
+    ),
 )
 _MULTI = replace(
     _SINGLE,
     classes=(*((f"Finding_{number:02d}",) * 2 for number in range(13)), ("\udcff", "\udcff")),
     multilabel=True,
     colorspace="Grayscale",
+    fields=(*_SINGLE.fields, BOX_LABELS, *BOX_FLAGS),
 )
-_VALUES: dict[str, tuple[int | str, ...]] = {
-    "int": (1, 0, -1, 2**63 - 1, -(2**63) + 1),
-    "text": ("PA", "0", "Röntgen, 左", "not utf-8: \udce9", ' "quoted"\n', "None", "x" * 300),
-}
-_CAPTIONS = ("a cat on a mat", "Zwei Bären, 左", "not utf-8: \udce9", ' "quoted"\n', "x" * 300) * 2
 # Keys are data. Those that differ little are told apart all the same.
 _KEYS = (
     *("n01440764/n01440764_10026.JPEG", "n01443537/n01440764_10026.JPEG"),
@@ -82,7 +89,6 @@ _KEYS = (
 # A format may refuse these with a SinkError, but not change them.
 _AWKWARD_KEYS = ("", "/absolute.JPEG", "two\nlines", "a\ttab", "a\0zero\0", " blank ", "x" * 900)
 _OURS = (".dataprep", "manifest.json", "records.parquet")
-_KEPT = ("boxes", "captions")  # where the sink says so
 _YEAR = 366 * 86_400.0  # seconds
 _AWKWARD_TEXTS = (" blank ", "two\r\nlines", "zero\0", "x" * 10**5)
 
@@ -90,7 +96,7 @@ _AWKWARD_TEXTS = (" blank ", "two\r\nlines", "zero\0", "x" * 10**5)
 CASES: Mapping[str, DatasetInfo] = {
     "single-label": _SINGLE,
     "multi-label": _MULTI,
-    "one-size": replace(_SINGLE, size=_SIZE, boxes=False, attributes=(), captions=False),
+    "one-size": replace(_SINGLE, size=_SIZE, fields=()),
     "multi-label-one-size": replace(_MULTI, size=_SIZE),
 }
 """Kinds of data sets, by name."""
@@ -103,9 +109,11 @@ def examples_of(sink: Sink, case: str, count: int, first: int = 0) -> _Given:
     """
     info = replace(CASES[case], size=_SIZE) if sink.pixels else CASES[case]
     examples = [_example(info, number, sink.pixels) for number in range(first, first + count)]
-    attributes = info.attributes if sink.keeps_attributes else ()
-    kept = {name: getattr(info, name) and getattr(sink, f"keeps_{name}") for name in _KEPT}
-    return replace(info, attributes=attributes, **kept), examples
+    return replace(info, fields=_kept(sink, info.fields)), examples
+
+
+def _kept(sink: Sink, fields: Fields) -> Fields:
+    return tuple(field for field in fields if field.kind in sink.keeps)
 
 
 @lru_cache(maxsize=1000)
@@ -126,25 +134,23 @@ def _example(info: DatasetInfo, number: int, pixels: bool) -> Example:
     classes = tuple(range(len(info.classes)))
     several = ((), classes, classes[number % 14 :][:1], classes[number % 5 :: 3])[number % 4]
     labels = several if info.multilabel else (number * 3 % len(classes),)
-    boxes = ((0.125, 0.25, 0.5, 0.75), (0.0, 0.0, 1.0, 1.0))[: number % 3 if info.boxes else 0]
-    # Some have all attributes, some none, and in any order.
-    known = {
-        name: _VALUES[kind][(number + place) % len(_VALUES[kind])]
-        for place, (name, kind) in enumerate(reversed(info.attributes))
-        if (number + place) % 4 and number % 10 != 5
-    }
-    # Of some it is not known, and a box may show what the image has not for a label.
-    shown = (13, number % 14)[: len(boxes)] if info.multilabel and number % 7 != 1 else ()
+    # Some have all fields, some none, and in any order.
+    known: dict[str, Any] = {}
+    for place, field in enumerate(reversed(info.fields)):
+        if (number + place) % 4 and number % 10 != 5 and not field.rules.each:
+            known[field.name] = field.rules.samples[(number + place) % len(field.rules.samples)]
+    for field in info.fields:  # what is said of others of them
+        many = len(known.get(field.rules.each, ()))
+        fitting = [value for value in field.rules.samples if len(value) == many] if many else []
+        if fitting and number % 7 != 1:  # of some it is not known
+            known[field.name] = fitting[0]
     return info.example(
         f"{info.identifiers(labels) or 'none'}/{number:08d}.{form.lower()}",
         encoded,
         labels,
         kind=form,
         size=(height, width),
-        boxes=boxes,
-        box_labels=shown,
-        attributes=known,
-        captions=_CAPTIONS[number % 7 :][: number % 4] if info.captions else (),
+        fields=known,
     )
 
 
@@ -257,12 +263,12 @@ class SinkTests:
 
     def test_awkward_texts_come_back_or_are_refused(self, variant: Sink, tmp_path: Path) -> None:
         info, examples = _held(variant, 3)
-        info = replace(info, attributes=(("it", "text"),) if variant.keeps_attributes else ())
-        one, two, three = (replace(it, attributes={}) for it in examples)
+        info = replace(info, fields=_kept(variant, (Field("it", "text"),)))
+        one, two, three = (replace(it, fields={}) for it in examples)
         tries = [replace(two, key=key) for key in _AWKWARD_KEYS]
-        tries += [replace(two, attributes={"it": text}) for text in _AWKWARD_TEXTS]
+        tries += [replace(two, fields={"it": text}) for text in _AWKWARD_TEXTS]
         for number, awkward in enumerate(tries):
-            what = f"key {awkward.key[:20]!r}, attributes {repr(awkward.attributes)[:40]}"
+            what = f"key {awkward.key[:20]!r}, fields {repr(awkward.fields)[:40]}"
             examples = [one, awkward, three]
             try:
                 shard = _write(variant, info, examples, tmp_path / str(number))
@@ -526,12 +532,14 @@ def _held(sink: Sink, count: int) -> _Given:
 
 def _expected(sink: Sink, examples: Sequence[Example]) -> list[Example]:
     """What a reader must give back: all that the format has a place for."""
-    lost: dict[str, Any] = {} if sink.keeps_boxes else {"boxes": (), "box_labels": ()}
-    if not sink.keeps_attributes:
-        lost["attributes"] = {}
-    if not sink.keeps_captions:
-        lost["captions"] = ()
-    return [replace(it, **lost) for it in examples]
+    kinds = {field.name: field.kind for info in CASES.values() for field in info.fields}
+    kinds["it"] = "text"
+    return [
+        replace(
+            it, fields={name: it.fields[name] for name in it.fields if kinds[name] in sink.keeps}
+        )
+        for it in examples
+    ]
 
 
 def _contents(root: Path) -> dict[str, bytes]:

@@ -12,20 +12,26 @@ examples have equal bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from dataprep.errors import SinkError
 from dataprep.sinks.example import DatasetInfo, Example, as_stored, to_bytes, to_text
 from dataprep.system.messages import printable
-from dataprep.tables import Box, Value
 from dataprep_schemas import example_pb2
+from dataprep_schemas.fields import BOX_LABELS, BOXES, CAPTIONS, Box, Fields, Value
 
 LABEL_BASE = 1
 _BOX_KEYS = ("xmin", "ymin", "xmax", "ymax")
-_BOX_LABELS = "image/object/bbox/label"
+_BOX = "image/object/bbox/"
+_BOX_LABELS = f"{_BOX}label"
 _ATTRIBUTE = "attribute/"
-_CAPTION = "image/caption"
+_PUBLISHED = {"image/caption": CAPTIONS}
+# Boxes have several features, which stand behind the image.
+_KEYS = {field.name: key for key, field in _PUBLISHED.items()} | {
+    BOXES.name: "",
+    BOX_LABELS.name: "",
+}
 _LARGEST = 2**31 - 1  # bytes of a message
 _REMEMBERED = 1 << 12  # features that come again and again, such as a class or a height
 
@@ -43,22 +49,20 @@ def encode(example: Example, info: DatasetInfo) -> tuple[bytes, bytes, bytes]:
     stored = tuple(info.multi_hot(labels)) if info.multilabel else (labels[0] + LABEL_BASE,)
     kind = example.channels, stored, example.synset, example.class_name, example.colorspace
     before = [
-        _ints(_ATTRIBUTE + name, value)
-        if isinstance(value, int)
-        else _texts(_ATTRIBUTE + name, value)
-        for name, value in sorted(example.attributes.items())
+        _feature_of(key, kind, example.fields[name])
+        for key, kind, name in _features_of(info.fields)
+        if name in example.fields
     ]
-    if example.captions:
-        before.append(_texts(_CAPTION, *example.captions))
-    shown = tuple(info.names((label,)) for label in example.box_labels)
-    box_labels = example.box_labels if info.multilabel else stored * len(example.boxes)
+    boxes, shown = (example.fields.get(it.name, ()) for it in (BOXES, BOX_LABELS))
+    names = tuple(info.names((label,)) for label in shown)
+    box_labels = shown if info.multilabel else stored * len(boxes)
     behind = b"".join(
         (
             _text("image/filename", example.filename),
             _text("image/format", example.format),
             _ints("image/height", example.height),
             _text("image/key", example.key),
-            _box_features(example.boxes, box_labels, shown),
+            _box_features(boxes, box_labels, names),
             _ints("image/width", example.width),
         )
     )
@@ -114,10 +118,11 @@ def decode(data: bytes, info: DatasetInfo) -> Example:
         labels,
         kind=text("image/format"),
         size=(sizes[0][0], sizes[1][0]) if all(sizes) else None,
-        boxes=tuple(zip(*(floats(f"image/object/bbox/{it}") for it in _BOX_KEYS), strict=True)),
-        box_labels=tuple(numbers(_BOX_LABELS)) if multilabel else (),
-        attributes=_attributes(feature),
-        captions=tuple(map(to_text, texts(_CAPTION))),
+        fields={
+            **dict(_fields(feature)),
+            BOXES.name: tuple(zip(*(floats(_BOX + it) for it in _BOX_KEYS), strict=True)),
+            BOX_LABELS.name: tuple(numbers(_BOX_LABELS)) if multilabel else (),
+        },
     )
     if synset and info.classes and synset != found.synset:
         raise SinkError(f"its label is that of {found.synset!r}, but its synset is {synset!r}")
@@ -141,15 +146,20 @@ def _foreign(feature: Mapping[str, example_pb2.Feature]) -> SinkError:
     return SinkError(f"a tf.train.Example without the image keys; it has: {keys}")
 
 
-def _attributes(feature: Mapping[str, example_pb2.Feature]) -> dict[str, Value]:
-    found: dict[str, Value] = {}
-    for key in sorted(key for key in feature if key.startswith(_ATTRIBUTE)):
-        numbers, texts = feature[key].int64_list.value, feature[key].bytes_list.value
-        if len(numbers) + len(texts) != 1:
-            raise SinkError(f"{printable(key)} has {len(numbers) + len(texts)} values, expected 1")
-        value = numbers[0] if numbers else to_text(texts[0])
-        found[key.removeprefix(_ATTRIBUTE)] = value
-    return found
+def _fields(feature: Mapping[str, example_pb2.Feature]) -> Iterator[tuple[str, Value]]:
+    for key in sorted(feature):
+        field = _PUBLISHED.get(key)
+        if field is None and not key.startswith(_ATTRIBUTE):
+            continue
+        kind = feature[key].WhichOneof("kind") or ""
+        values = getattr(feature[key], kind).value if kind else ()
+        values = tuple(map(to_text, values)) if kind == "bytes_list" else tuple(values)
+        if field is not None:
+            yield field.name, values
+        elif len(values) == 1:
+            yield key.removeprefix(_ATTRIBUTE), values[0]
+        else:
+            raise SinkError(f"{printable(key)} has {len(values)} values, expected 1")
 
 
 @lru_cache(_REMEMBERED)
@@ -172,10 +182,24 @@ def _box_features(boxes: tuple[Box, ...], labels: tuple[int, ...], shown: tuple[
     found = [_ints(_BOX_LABELS, *labels)]
     for side in sorted(_BOX_KEYS):
         numbers = [box[_BOX_KEYS.index(side)] for box in boxes]
-        found.append(_feature(f"image/object/bbox/{side}", "float_list", numbers))
+        found.append(_feature(_BOX + side, "float_list", numbers))
     if shown:
         found.append(_texts("image/object/class/text", *shown))
     return b"".join(found)
+
+
+@lru_cache
+def _features_of(fields: Fields) -> list[tuple[str, str, str]]:
+    """Key, kind and field of every feature that may stand before the image."""
+    found = ((_KEYS.get(it.name, _ATTRIBUTE + it.name), it.rules.feature, it.name) for it in fields)
+    return sorted(it for it in found if it[0])
+
+
+def _feature_of(name: str, kind: str, value: Value) -> bytes:
+    values = value if isinstance(value, tuple) else (value,)
+    if kind == "int64_list":
+        return _ints(name, *values)
+    return _feature(name, kind, map(to_bytes, values) if kind == "bytes_list" else values)
 
 
 @lru_cache(_REMEMBERED)

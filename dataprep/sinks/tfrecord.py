@@ -8,7 +8,7 @@ index has a directory of its own because readers glob ``train-*``.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
 
@@ -21,6 +21,7 @@ from dataprep.sinks.example import DatasetInfo, Example
 from dataprep.sinks.reference_readers import import_reader
 from dataprep.sinks.stream import StreamReader, StreamWriter
 from dataprep.system.regular_files import read_regular
+from dataprep_schemas.fields import PLAIN, KindName
 
 _EXAMPLE_OVERHEAD = 520  # measured: an Example without its image is 450 to 510 bytes
 
@@ -71,9 +72,7 @@ class TFRecordSink(PlainSink):
     summary: ClassVar[str] = (
         "tf.train.Example in TFRecord files, with DALI's index: TensorFlow, DALI"
     )
-    keeps_boxes: ClassVar[bool] = True
-    keeps_captions: ClassVar[bool] = True
-    keeps_attributes: ClassVar[bool] = True
+    keeps: ClassVar[Collection[KindName]] = (*PLAIN, "texts", "boxes", "box_labels")
     reference: ClassVar[str] = "tf.data"
     overhead: ClassVar[int] = FRAMING + _EXAMPLE_OVERHEAD
     Writer = TFRecordWriter

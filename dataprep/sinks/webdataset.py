@@ -18,7 +18,7 @@ import io
 import re
 import tarfile
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
 
@@ -31,6 +31,7 @@ from dataprep.sinks.reference_readers import import_reader
 from dataprep.sinks.stream import StreamReader, StreamWriter
 from dataprep.sinks.webdataset_sample import NAME_LIMIT, PREFIX_LIMIT, Stems
 from dataprep.system.regular_files import open_regular, read_regular
+from dataprep_schemas.fields import PLAIN, KindName
 
 BLOCK = tarfile.BLOCKSIZE
 RECORD = tarfile.RECORDSIZE  # what an archive of GNU tar or Python is padded to
@@ -220,9 +221,7 @@ class WebDatasetSink(PlainSink):
 
     name: ClassVar[str] = "webdataset"
     summary: ClassVar[str] = "tar archives for webdataset and DALI, with DALI's index"
-    keeps_boxes: ClassVar[bool] = True
-    keeps_captions: ClassVar[bool] = True
-    keeps_attributes: ClassVar[bool] = True
+    keeps: ClassVar[Collection[KindName]] = (*PLAIN, "texts", "boxes", "box_labels")
     reference: ClassVar[str] = "webdataset library"
     # Headers, .cls, .json, padding, index.
     overhead: ClassVar[int] = 3 * BLOCK + 2 * BLOCK + BLOCK // 2 + 150

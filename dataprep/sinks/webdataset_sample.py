@@ -36,7 +36,7 @@ import msgspec
 
 from dataprep.errors import SinkError
 from dataprep.sinks.example import DatasetInfo, Example, as_stored, to_bytes, to_text
-from dataprep.tables import Box
+from dataprep_schemas.fields import BOXES, CAPTIONS, DECLARED
 
 NAME_LIMIT = 100  # bytes of a name in a ustar header
 PREFIX_LIMIT = 155  # and of the directories before it
@@ -48,10 +48,13 @@ _EXTENSIONS = {"JPEG": "jpg", "PNG": "png"}
 _OURS = {"class_name", "labels"}
 
 
-class _Said(msgspec.Struct, frozen=True):
-    """The ``json`` of a sample."""
+# Of the data set's fields, those under names of their own; the others are in `attributes`.
+_TOP = {name: field for name, field in DECLARED.items() if not field.rules.plain}
 
-    boxes: tuple[Box, ...]
+
+class _Said(msgspec.Struct, frozen=True):
+    """The ``json`` of a sample, besides `_TOP`."""
+
     class_name: str
     colorspace: str
     format: str
@@ -61,8 +64,6 @@ class _Said(msgspec.Struct, frozen=True):
     synset: str
     width: int
     attributes: dict[str, Any] = {}
-    box_labels: tuple[int, ...] = ()
-    captions: tuple[str, ...] = ()
 
 
 _ALWAYS = [field.name for field in msgspec.structs.fields(_Said) if field.required]
@@ -73,15 +74,17 @@ def encode(example: Example, info: DatasetInfo) -> list[tuple[str, bytes]]:
     parts = [(_EXTENSIONS[example.format], example.encoded)]
     if not info.multilabel:
         parts.append(("cls", b"%d" % example.labels[0]))
-    fields: dict[str, object] = {name: getattr(example, name) for name in _ALWAYS}
-    if info.attributes:
-        fields["attributes"] = example.attributes
-    if example.box_labels:
-        fields["box_labels"] = example.box_labels
-    if info.captions:
-        fields["captions"] = example.captions
-        parts.append(("txt", to_bytes("".join(example.captions[:1]))))
-    data = json.dumps(fields, separators=(",", ":"), sort_keys=True).encode("ascii")
+    values = example.fields
+    said: dict[str, object] = {name: getattr(example, name) for name in _ALWAYS}
+    said[BOXES.name] = ()
+    if any(field.name not in _TOP for field in info.fields):
+        said["attributes"] = {name: values[name] for name in values if name not in _TOP}
+    for field in info.fields:
+        if field.name in _TOP and (field.name in values or field == CAPTIONS):
+            said[field.name] = values.get(field.name, ())
+    if CAPTIONS in info.fields:
+        parts.append(("txt", to_bytes("".join(values.get(CAPTIONS.name, ())[:1]))))
+    data = json.dumps(said, separators=(",", ":"), sort_keys=True).encode("ascii")
     return [*parts, ("json", data)]
 
 
@@ -104,11 +107,16 @@ def decode(stem: str, parts: Mapping[str, bytes], info: DatasetInfo) -> Example:
     # Not by msgspec's own parser, which takes no key that is not UTF-8.
     fields = json.loads(parts.get("json", b"null"))
     if not isinstance(fields, dict) or not _OURS & fields.keys():
-        return info.example(stem, encoded, labels, captions=caption)
+        return info.example(stem, encoded, labels, fields={CAPTIONS.name: caption})
     said = msgspec.convert(fields, _Said)
+    top = {
+        name: msgspec.convert(fields[name], field.rules.type)
+        for name, field in _TOP.items()
+        if name in fields
+    }
     if labels and said.labels != labels:
         raise SinkError(f"its .cls says {labels[0]}, its .json {[*said.labels]}")
-    if caption and caption != said.captions[:1]:
+    if caption and caption != top.get(CAPTIONS.name, ())[:1]:
         raise SinkError("its .txt is not the first caption of its .json")
     if said.format != IMAGES[images[0]]:
         raise SinkError(f"it is a .{images[0]}, but its .json says {said.format}")
@@ -118,10 +126,7 @@ def decode(stem: str, parts: Mapping[str, bytes], info: DatasetInfo) -> Example:
         said.labels,
         kind=said.format,
         size=(said.height, said.width),
-        boxes=said.boxes,
-        box_labels=said.box_labels,
-        attributes=said.attributes,
-        captions=said.captions,
+        fields={**said.attributes, **top},
     )
     words = {"colorspace": said.colorspace, "synset": said.synset, "class_name": said.class_name}
     return as_stored(found, **words)

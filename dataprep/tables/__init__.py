@@ -6,6 +6,6 @@ is imported where it is needed.
 
 from __future__ import annotations
 
-from dataprep.rows import Box, Ignored, Packing, Row, Scanned, Unmatched, Value
+from dataprep.rows import Ignored, Packing, Row, Scanned, Unmatched
 
-__all__ = ["Box", "Ignored", "Packing", "Row", "Scanned", "Unmatched", "Value"]
+__all__ = ["Ignored", "Packing", "Row", "Scanned", "Unmatched"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, repeat
 from operator import attrgetter
@@ -13,17 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dataprep.errors import SourceError
-from dataprep.rows import Box, Packing, Row, Scanned, Value
-from dataprep.system.messages import printable
+from dataprep.rows import Packing, Row, Scanned
+from dataprep.system.messages import printable, some_of
 from dataprep.system.regular_files import open_parquet
-from dataprep_schemas.tables import CAPTIONS, INDEX, ORDER, OwnKind, schema_of
+from dataprep_schemas.fields import Fields, Kind, Table, Value, named
+from dataprep_schemas.tables import fields_in, schema_of
 
-Attributes = tuple[tuple[str, OwnKind], ...]
-"""Name and kind of a data set's own columns."""
-
-MOST_ATTRIBUTES: Final = 1000
-ATTRIBUTE: Final = re.compile("[A-Za-z0-9_]{1,255}")
-"""The names of a data set's own columns, as the manifest has them."""
+MOST_FIELDS: Final = 1000
 
 _LEADS_OUT: Final = r"^/|(^|/)\.\.(/|$)|\x00"
 _NO_NAME: Final = r"[/\x00]"
@@ -35,13 +30,9 @@ _PACKINGS: Final[Mapping[str, tuple[str, ...]]] = {
     "gzip": ("restarts",),
     "copy": ("restarts",),
 }
-_SIDES: Final = ("xmin", "ymin", "xmax", "ymax")
-_CAPTIONS: Final = (CAPTIONS[0], pa.list_(pa.string()))
 
 
-def index_tables(
-    scanned: Scanned, classes: Sequence[str], attributes: Attributes
-) -> Iterator[pa.Table]:
+def index_tables(scanned: Scanned, classes: Sequence[str], fields: Fields) -> Iterator[pa.Table]:
     """What a unit holds, as tables of the index.
 
     Args:
@@ -50,12 +41,12 @@ def index_tables(
     Raises:
         SourceError: a name is not UTF-8.
     """
-    schema = schema_of("index", attributes)
+    schema = schema_of("index", fields)
     for split, rows in scanned.rows.items():
         if rows:
             # Directories are listed in no order, and the same images are to be the same table.
             rows = sorted(rows, key=attrgetter("key"))
-            yield _table(schema, len(rows), _row_columns(split, rows, classes, attributes))
+            yield _table(schema, len(rows), _row_columns(split, rows, classes, fields))
     if scanned.members:
         members = sorted(scanned.members, key=attrgetter("key"))
         columns: dict[str, Any] = {
@@ -107,31 +98,29 @@ def blocks(tables: Iterable[pa.Table], size: int) -> Iterator[pa.Table]:
         yield pa.concat_tables(pending).combine_chunks()
 
 
-def wrong_column(schema: pa.Schema, expected: pa.Schema) -> str | None:
-    """What keeps columns from being the expected ones, and behind them a data set's own; or None.
+def wrong_column(schema: pa.Schema, table: Table) -> str | None:
+    """What keeps columns from being those of a table, and behind them fields; or None.
 
     A table that was not made here is looked at before any of its names gets into SQL.
     """
+    expected = schema_of(table)
     for number, field in enumerate(expected):
         found = schema.field(number) if number < len(schema) else None
         if found is None or (found.name, found.type) != (field.name, field.type):
             return f"no column {field.name} of {field.type} in place {number + 1}"
-    own = [*schema][len(expected) :]
     # The database makes no difference between A and a.
-    if len({name.lower() for name in schema.names}) < len(schema) or len(own) > MOST_ATTRIBUTES:
-        return f"columns of the same name, or more than {MOST_ATTRIBUTES} of the data set's own"
-    for field in own:
-        good = field.type in (pa.int64(), pa.string()) or (field.name, field.type) == _CAPTIONS
-        if not good or not ATTRIBUTE.fullmatch(field.name):
-            return f"the column {field.name[:255]} of {str(field.type)[:255]}"
+    told_apart = len({name.lower() for name in schema.names}) == len(schema)
+    if not told_apart or len(schema) - len(expected) > MOST_FIELDS:
+        return f"columns of the same name, or more than {MOST_FIELDS} of the data set's own"
+    try:
+        fields_in(schema, table)
+    except ValueError as error:
+        return str(error)
     return None
 
 
-def check_index(path: Path, attributes: Sequence[str]) -> None:
+def check_index(path: Path, fields: Fields) -> None:
     """Compare a part of the index with what a scan writes.
-
-    Args:
-        attributes: names of the data set's own columns.
 
     Raises:
         SourceError: it is something else.
@@ -141,8 +130,8 @@ def check_index(path: Path, attributes: Sequence[str]) -> None:
             schema = file.schema_arrow
     except (OSError, pa.ArrowException) as error:
         raise _forged(str(error).partition("\n")[0]) from error
-    wrong = wrong_column(schema, schema_of("index"))
-    if wrong is None and schema.names[len(INDEX) :] != [*attributes]:
+    wrong = wrong_column(schema, "index")
+    if wrong is None and not schema.equals(schema_of("index", fields)):
         wrong = "columns of another data set's own"
     if wrong is not None:
         raise _forged(wrong)
@@ -154,7 +143,7 @@ def order_rows(table: pa.Table) -> Iterator[Row]:
     Raises:
         SourceError: one leads out of the raw directory, or is what no scan finds.
     """
-    if (wrong := wrong_column(table.schema, schema_of("order"))) is not None:
+    if (wrong := wrong_column(table.schema, "order")) is not None:
         raise _forged(wrong)
     _check_places(table)
     size = len(table)
@@ -164,23 +153,16 @@ def order_rows(table: pa.Table) -> Iterator[Row]:
         # Most columns of most data sets are empty.
         return repeat(None, size) if values.null_count == size else values.to_pylist()
 
-    own = {name: column(name) for name in table.column_names[len(ORDER) :]}
-    captions = own.pop(CAPTIONS[0], repeat(None, size))
+    fields = fields_in(table.schema, "order")
     return map(
         Row,
         *map(column, ("key", "container", "offset", "size", "modified")),
         _lists(table.column("labels")),
-        (
-            tuple(tuple(map(box.__getitem__, _SIDES)) for box in boxes or ())
-            for boxes in column("boxes")
-        ),
-        (tuple(labels or ()) for labels in column("box_labels")),
-        _attributes(size, own),
+        _values(size, {field.name: (field.rules, column(field.name)) for field in fields}),
         repeat("", size),
         map(_packing, *map(column, ("packing", "packed_size", "crc32", "restarts"))),
         (mtime or 0 for mtime in column("container_mtime")),
-        (tuple(texts or ()) for texts in captions),
-        (tuple(size or ()) for size in column("drawn_on")),
+        (tuple(sides or ()) for sides in column("drawn_on")),
     )
 
 
@@ -210,18 +192,21 @@ def _column(values: Any, type_: pa.DataType) -> Any:
 
 
 def _row_columns(
-    split: str, rows: Sequence[Row], classes: Sequence[str], attributes: Attributes
+    split: str, rows: Sequence[Row], classes: Sequence[str], fields: Fields
 ) -> dict[str, Any]:
+    declared, numbered = {field.name for field in fields}, named(fields, "box_labels")
     for row in rows:
-        for label in (*row.labels, *row.box_labels):
+        others = (label for name in numbered for label in row.fields.get(name, ()))
+        for label in (*row.labels, *others) if row.fields else row.labels:
             if not 0 <= label < len(classes):
                 raise SourceError(
                     f"{printable(row.key)} has the label {label}, and the {len(classes)} classes "
                     "count from 0; make labels that count from 1 one less"
                 )
-        if row.captions and CAPTIONS not in attributes:
+        if not row.fields.keys() <= declared:
             raise SourceError(
-                f"{printable(row.key)} has captions; a data set with any must say so (has_captions)"
+                f"{printable(row.key)} has {some_of([*row.fields.keys() - declared])}, of which "
+                "the data set does not say that it has any: declare all in `fields`"
             )
     columns: dict[str, Any] = {
         "status": pa.repeat("image", len(rows)),
@@ -231,17 +216,13 @@ def _row_columns(
     }
     if any(row.group for row in rows):
         columns["group"] = [row.group or None for row in rows]
-    if any(row.boxes for row in rows):
-        columns["boxes"] = [_boxes(row.boxes) for row in rows]
-    if any(row.box_labels for row in rows):
-        named = [tuple(classes[label] for label in row.box_labels) or None for row in rows]
-        columns["box_labels"] = named
     if any(row.drawn_on for row in rows):
         columns["drawn_on"] = [row.drawn_on or None for row in rows]
-    for name, kind in attributes:
-        columns[name] = [
-            row.captions or None if kind == "texts" else row.attributes.get(name) for row in rows
-        ]
+    for field in fields:
+        column = [row.fields.get(field.name) for row in rows]
+        if field.name in numbered:
+            column = [labels and [classes[label] for label in labels] for labels in column]
+        columns[field.name] = column
     return columns
 
 
@@ -280,9 +261,15 @@ def _lists(column: pa.ChunkedArray) -> Iterator[tuple[int, ...]]:
     return map(tuple, column.to_pylist())
 
 
-def _attributes(size: int, columns: Mapping[str, Iterable[Any]]) -> Iterator[dict[str, Value]]:
-    """What is known of each row, without what is not."""
-    known = {name: cells for name, cells in columns.items() if not isinstance(cells, repeat)}
+def _values(
+    size: int, columns: Mapping[str, tuple[Kind, Iterable[Any]]]
+) -> Iterator[dict[str, Value]]:
+    """What is said of each row, without what is not."""
+    known = {
+        name: cells if kind.plain else [kind.of_cell(cell) if cell else None for cell in cells]
+        for name, (kind, cells) in columns.items()
+        if not isinstance(cells, repeat)
+    }
     if not known:
         return ({} for _ in range(size))
     rows = zip(*known.values(), strict=True)
@@ -290,10 +277,6 @@ def _attributes(size: int, columns: Mapping[str, Iterable[Any]]) -> Iterator[dic
         {name: cell for name, cell in zip(known, row, strict=True) if cell is not None}
         for row in rows
     )
-
-
-def _boxes(boxes: Sequence[Box]) -> list[dict[str, float]] | None:
-    return [dict(zip(_SIDES, box, strict=True)) for box in boxes] or None
 
 
 def _said(kind: Any, *values: Any) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from dataprep.tables.folds import number_folds
 from dataprep.tables.label_sets import number_label_sets
 from dataprep.tables.records import RecordsTable
 from dataprep.tables.rules import check_listed_once
+from dataprep_schemas.fields import Fields
 from dataprep_schemas.manifest import Input, Unmatched
 from dataprep_schemas.state import Assigned, ExcludedNames
 from dataprep_schemas.tables import ORDER
@@ -33,7 +34,7 @@ _SHOWN: Final = 5  # of what cannot be listed in full
 _LONGEST: Final = 1 << 12  # characters of a name there
 
 # What is known of an image from a list, and what from where it lies.
-_OF_LIST: Final = ["split", "key", "labels", "boxes", "box_labels", "drawn_on", "group"]
+_OF_LIST: Final = ["split", "key", "labels", "drawn_on", "group"]
 _OF_PLACE: Final = [name for name in ORDER if name not in ("shard", *_OF_LIST)]
 
 _MATCHED: Final = """
@@ -121,8 +122,7 @@ MD5 of the seed, the split and the key, with a NUL between them.
 # The same for every layout of the raw data: it says nothing of where an image lies.
 _SUMMARY: Final = """
 select split, count(*), sum(size)::bigint, printf('%032x', bit_xor(md5_number(concat(
-    key, chr(0), size, chr(0), array_to_string(labels, '|'), chr(0), boxes::varchar, chr(0),
-    array_to_string(box_labels, '|'){attributes}
+    key, chr(0), size, chr(0), array_to_string(labels, '|'){fields}
 ))))
 from {table} group by split order by split
 """
@@ -195,7 +195,7 @@ class Images(AbstractContextManager["Images"]):
     paths: Sequence[Path]
     scratch: Path
     statuses: Mapping[str, int]
-    attributes: Sequence[str]
+    fields: Fields
     wanted: Sequence[str] | None
     exclude: Path | None = None
     known: Path | None = None
@@ -223,7 +223,7 @@ class Images(AbstractContextManager["Images"]):
         files = [*self.paths, *filter(None, [self.known, self.sealed, kept])]
         database = self._stack.enter_context(open_database(self.scratch, files, rows=rows))
         for path in self.paths:
-            check_index(path, self.attributes)
+            check_index(path, self.fields)
         if self.known is not None:
             RecordsTable(self.known.parent, None).close()  # its columns are ours
         kind = "temp table" if rows <= _FEW else "view"
@@ -255,7 +255,8 @@ class Images(AbstractContextManager["Images"]):
 
     def _join_lists(self, database: Database, parts: str, name: str) -> None:
         """Make the table of this name, of images and of what lists say, and ``unmatched``."""
-        columns = column_list([*_OF_LIST, *_OF_PLACE, *self.attributes])
+        own = [field.name for field in self.fields]
+        columns = column_list([*_OF_LIST, *_OF_PLACE, *own])
         if not self._has_lists:
             query = _IMAGES.format(kind="view", name=name, columns=columns, parts=parts)
             database.execute(query)
@@ -270,7 +271,7 @@ class Images(AbstractContextManager["Images"]):
         called = [*map(_STEM.format, called)] if stems else called
         database.execute(_MATCHED.format(name=called[0], alias=called[1]))
         query = _IMAGES.format(kind="temp table", name=name, columns=columns, parts=parts)
-        of_list = column_list([*_OF_LIST, *self.attributes], "listed.")
+        of_list = column_list([*_OF_LIST, *own], "listed.")
         of_place = column_list(_OF_PLACE, "matched.")
         database.execute(query + _JOINED.format(columns=f"{of_list}, {of_place}"))
         values = {**self._wanted, "cut": self.cut is not None}
@@ -430,7 +431,7 @@ class Images(AbstractContextManager["Images"]):
 
     def summaries(self, table: str = "chosen") -> dict[str, Input]:
         """Of each split of a table: images, their bytes, a digest of what shapes the output."""
-        own = map(column_list, ([name] for name in self.attributes))
-        attributes = "".join(f", chr(0), {name}::varchar" for name in own)
-        found = self.rows(_SUMMARY.format(table=table, attributes=attributes))
+        own = (column_list([field.name]) for field in self.fields)
+        fields = "".join(f", chr(0), {name}::varchar" for name in own)
+        found = self.rows(_SUMMARY.format(table=table, fields=fields))
         return {split: Input(*rest) for split, *rest in found}

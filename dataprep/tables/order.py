@@ -45,6 +45,7 @@ from dataprep.system.state_files import is_intact, read_state, write_state
 from dataprep.tables.arrow import blocks, order_rows
 from dataprep.tables.database import Database, column_list
 from dataprep.tables.images import HASH, Images
+from dataprep_schemas.fields import named
 from dataprep_schemas.manifest import Shuffle
 from dataprep_schemas.state import StoredOrder
 from dataprep_schemas.tables import ORDER
@@ -84,8 +85,8 @@ _IN_RUNS: Final = "greatest(rank // ($size + 1), (rank - $longer) // greatest($s
 # A lambda takes no table.
 _NUMBERS: Final = "set variable numbers = (select map(list(name), list(number)) from classes)"
 _NUMBERED: Final = """list_transform(
-    box_labels, lambda name: getvariable('numbers')[name]
-)::integer[] as box_labels"""
+    {name}, lambda name: getvariable('numbers')[name]
+)::bigint[] as {name}"""
 
 
 def shuffled(
@@ -195,15 +196,13 @@ def sampled(found: Images, most: int, seed: int) -> list[Row]:
 
 def order_columns(found: Images) -> str:
     """The columns of the table ``order``, as SQL over those of ``chosen``."""
-    special = {"labels": "numbers as labels", "box_labels": "null::integer[] as box_labels"}
-    if found.rows("select 1 from chosen where box_labels is not null limit 1"):
-        # Boxes with labels of their own are for few classes: radiologists' findings.
+    special = {"labels": "numbers as labels"}
+    for name in named(found.fields, "box_labels"):
         found.database.execute(_NUMBERS)
-        special["box_labels"] = _NUMBERED
-    names = [name for name in ORDER if name != "shard"]
-    taken = [special.get(name) or column_list([name]) for name in names]
-    own = [*found.attributes, *(["fold"] if found.folds else [])]
-    return ", ".join([*taken, *map(column_list, ([name] for name in own))])
+        special[name] = _NUMBERED.format(name=column_list([name]))
+    own = [field.name for field in found.fields] + ["fold"] * bool(found.folds)
+    names = [*(name for name in ORDER if name != "shard"), *own]
+    return ", ".join(special.get(name) or column_list([name]) for name in names)
 
 
 def _state_path(directory: Path, split: str) -> Path:

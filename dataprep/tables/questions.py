@@ -20,7 +20,8 @@ from dataprep.system.messages import counted, printable, sized
 from dataprep.tables.database import Database, column_list, identifier, open_database, tables
 from dataprep.tables.images import HASH, SHARE
 from dataprep.tables.records import RecordsTable
-from dataprep_schemas.tables import RECORDS, UNCERTAIN
+from dataprep_schemas.fields import UNCERTAIN
+from dataprep_schemas.tables import RECORDS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -173,10 +174,10 @@ def labels_by_split(
     with _opened({"records": (out, file)}) as database:
         return database.execute(
             "with stored as (from records where position is not null "
-            f"union all by name select null::varchar as {UNCERTAIN[0]} where false) "
+            f"union all by name select null::varchar as {UNCERTAIN.name} where false) "
             f"select split, null, count(*), {groups} from stored group by split "
             f"union all select split, label, count(*), {groups} from (select *, unnest("
-            f"if(len(labels) > 0, labels, [if({UNCERTAIN[0]} is null, -1, -2)])) as label "
+            f"if(len(labels) > 0, labels, [if({UNCERTAIN.name} is null, -1, -2)])) as label "
             "from stored) as stored group by all"
         ).fetchall()
 
@@ -245,7 +246,7 @@ def _columns(sets: Sets) -> Sequence[str]:
     found = dict.fromkeys(RECORDS)
     for out, file in sets.values():
         with RecordsTable(out, file) as table:
-            found |= dict.fromkeys(name for name, _ in table.attributes)
+            found |= dict.fromkeys(field.name for field in table.fields)
     return [*found]
 
 

@@ -19,7 +19,6 @@ from dataprep.errors import DatasetError
 from dataprep.system.messages import REMEDY, cannot_be_read, printable
 from dataprep.system.regular_files import open_parquet
 from dataprep.system.state_files import file_sha256
-from dataprep_schemas.tables import RECORDS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyarrow import parquet
 
+    from dataprep_schemas.fields import Fields
     from dataprep_schemas.manifest import RecordsFile
-    from dataprep_schemas.tables import OwnKind
 
 NAME: Final = "records.parquet"
 
@@ -38,10 +37,10 @@ STORED = ("stored", "repaired", "warned")
 STATUSES = (*STORED, "rejected", "missing", "unlisted", "ignored", "excluded")
 
 KEPT_COLUMNS: Final = (
-    *("channels", "status", "reason", "boxes"),
+    *("channels", "status", "reason"),
     *("phash", "brightness", "contrast", "flat"),
 )
-"""What is known of a stored image that its shard does not say; the last five: its fingerprint."""
+"""What is known of a stored image that its shard does not say; the last four: its fingerprint."""
 
 _METADATA: Final = "metadata: "
 TURNED: Final = f"(^|; ){_METADATA}EXIF orientation"
@@ -98,11 +97,11 @@ class RecordsTable(AbstractContextManager["RecordsTable"]):
         self._file.close()
 
     @property
-    def attributes(self) -> tuple[tuple[str, OwnKind], ...]:
-        """Name and kind of the data set's own columns."""
-        own = [*self._file.schema_arrow][len(RECORDS) :]
-        kinds: dict[str, OwnKind] = {"int64": "int", "string": "text"}
-        return tuple((field.name, kinds.get(str(field.type), "texts")) for field in own)
+    def fields(self) -> Fields:
+        """What is said of its images besides."""
+        from dataprep_schemas.tables import fields_in
+
+        return fields_in(self._file.schema_arrow, "records")
 
     def between(
         self, start: int, stop: int | None = None, columns: Sequence[str] | None = None
@@ -244,11 +243,10 @@ def open_records(path: Path) -> parquet.ParquetFile:
         DatasetError: it has other columns, or rows that are too long.
     """
     from dataprep.tables.arrow import wrong_column
-    from dataprep_schemas.tables import schema_of
 
     file = open_parquet(path, row_bytes=_ROW_BYTES)
     try:
-        wrong = wrong_column(file.schema_arrow, schema_of("records"))
+        wrong = wrong_column(file.schema_arrow, "records")
     except BaseException:
         file.close()
         raise

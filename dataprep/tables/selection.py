@@ -34,9 +34,10 @@ from dataprep.tables.exclude import leave_out
 from dataprep.tables.images import LEFT_OUT
 from dataprep.tables.questions import explained, sampled
 from dataprep.tables.records import KEPT_COLUMNS
+from dataprep_schemas.fields import UNCERTAIN, Fields
 from dataprep_schemas.manifest import Input
 from dataprep_schemas.state import ExcludedNames
-from dataprep_schemas.tables import UNCERTAIN
+from dataprep_schemas.tables import RECORDS
 
 SOURCE: Final = "source number"
 ROW: Final = "row number"
@@ -87,7 +88,9 @@ select images.* replace ({key} as key, {split} as split{labels}) from images
 _JOINED: Final = "left join relabelled using (split, key)"
 _LABELS: Final = ", coalesce(relabelled.labels, images.labels) as labels"
 # Who gives an image labels is certain of them.
-_CERTAIN: Final = f", if(relabelled.labels is null, images.{UNCERTAIN[0]}, null) as {UNCERTAIN[0]}"
+_CERTAIN: Final = (
+    f", if(relabelled.labels is null, images.{UNCERTAIN.name}, null) as {UNCERTAIN.name}"
+)
 
 # Evaluated once, whatever it is: what a condition says could differ from time to time.
 _TAKEN: Final = """
@@ -102,7 +105,7 @@ group by split, key having count(*) > 1 order by split, key limit 1
 
 _DIGEST: Final = """
 select split, count(*), coalesce(sum(bytes), 0)::bigint, printf('%032x', bit_xor(md5_number(concat(
-    key, chr(0), bytes, chr(0), array_to_string(labels, '|'), chr(0), boxes::varchar, chr(0), xxh3
+    key, chr(0), bytes, chr(0), array_to_string(labels, '|'), chr(0), xxh3{fields}
 )))) from chosen group by split order by split
 """
 
@@ -162,7 +165,7 @@ def take(
         database.execute(_RELABELLED)
         _check_relabelled(database, chosen.relabel)
         labels, joined = _LABELS, _JOINED
-        if UNCERTAIN[0] in _columns(database, "images"):
+        if UNCERTAIN.name in _columns(database, "images"):
             labels += _CERTAIN
     key = "images.key"
     if chosen.names:
@@ -274,7 +277,9 @@ def sample(database: Database, chosen: Selection, splits: Sequence[str], seed: i
 
 def summaries(database: Database) -> dict[str, Input]:
     """Of each split of ``chosen``: images, their bytes as they are stored, a digest of them."""
-    return {split: Input(*rest) for split, *rest in rows(database, _DIGEST)}
+    own = (name for name in _columns(database, "chosen") if name not in RECORDS)
+    fields = "".join(f", chr(0), {identifier(name)}::varchar" for name in own)
+    return {split: Input(*rest) for split, *rest in rows(database, _DIGEST.format(fields=fields))}
 
 
 def splits(database: Database) -> list[str]:
@@ -319,14 +324,15 @@ def unstored(database: Database, chosen: Selection | None) -> Iterator[pa.Table]
         ).to_arrow_table()
 
 
-def recorded_columns(own: Sequence[str]) -> str:
+def recorded_columns(fields: Fields) -> str:
     """The columns of an order of recorded images, as SQL over ``chosen`` and ``label_sets``."""
     changed = {
         STORED_KEY: 'nullif("stored key", key) as "stored key"',
         STORED_LABELS: 'nullif("stored labels", numbers) as "stored labels"',
     }
     taken = [changed.get(name) or column_list([name]) for name in RECORDED_COLUMNS]
-    return ", ".join(["numbers as labels", *taken, *map(identifier, own)])
+    own = (identifier(field.name) for field in fields)
+    return ", ".join(["numbers as labels", *taken, *own])
 
 
 def as_recorded(

@@ -23,7 +23,7 @@ from dataprep.system.shares import read_share
 from dataprep.tables.records import NAME, RecordsTable
 from dataprep.training.examples import TrainingExamples
 from dataprep.training.sampler import whole_number
-from dataprep_schemas.tables import CAPTIONS, UNCERTAIN, OwnKind
+from dataprep_schemas.fields import CAPTIONS, UNCERTAIN, Fields, named, shown
 
 _Read = TypeVar("_Read", Example, bytes)
 
@@ -136,9 +136,9 @@ class Records(TrainingExamples):
                 )
             found[(numbers, values) if many else numbers] = 1 if many else values
             start += len(lengths)
-        if many and self._has(UNCERTAIN):
+        for name in named(self._fields, UNCERTAIN.kind) if many else ():
             places = {name: place for place, (name, _) in enumerate(self.classes)}
-            for row, text in zip(found, self._column(UNCERTAIN[0]), strict=True):
+            for row, text in zip(found, self._column(name), strict=True):
                 unsure = [places[name] for name in (text or "").split("|") if name in places]
                 row[unsure] = np.where(row[unsure] == 1, 1, -1)  # it may have got another label
         return found
@@ -148,9 +148,9 @@ class Records(TrainingExamples):
         """See `TrainingExamples.captions`."""
         import pyarrow as pa
 
-        if not self._has(CAPTIONS):
+        if CAPTIONS not in self._fields:
             return None
-        chunks = [chunk for column in self._chunks(CAPTIONS[0]) for chunk in column.chunks]
+        chunks = [chunk for column in self._chunks(CAPTIONS.name) for chunk in column.chunks]
         return pa.chunked_array(chunks, pa.list_(pa.string())).combine_chunks()
 
     @property
@@ -165,7 +165,7 @@ class Records(TrainingExamples):
         from dataprep_schemas.tables import schema_of
 
         with RecordsTable(self.out, self._table) as table:
-            schema = schema_of("records", table.attributes)
+            schema = schema_of("records", table.fields)
             return pa.concat_tables([schema.empty_table(), *table.take(self._rows())])
 
     def to_pandas(self) -> pd.DataFrame:
@@ -402,9 +402,10 @@ class Records(TrainingExamples):
         part._numbers, part._keys, part._known = self._numbers[start:stop], None, None
         return part
 
-    def _has(self, column: tuple[str, OwnKind]) -> bool:
+    @property
+    def _fields(self) -> Fields:
         with RecordsTable(self.out, self._table) as table:
-            return column in table.attributes
+            return table.fields
 
     def _column(self, name: str) -> Iterator[Any]:
         """A column of the table of records, one by one."""
@@ -505,7 +506,4 @@ def describe(example: Example) -> str:
         f" {example.width}x{example.height} {color} {example.format} ",
         f"{len(example.encoded):,} bytes",
     ]
-    if example.boxes:
-        words.append(f" {counted(len(example.boxes), 'box', 'boxes')}")
-    words += [f' "{printable(text)}"' for text in example.captions[:1]]
-    return " ".join(words + [f" {name} {value}" for name, value in example.attributes.items()])
+    return " ".join([*words, *(f" {printable(text)}" for text in shown(example.fields))])

@@ -21,6 +21,7 @@ from dataprep.errors import UsageError
 from dataprep.images.decode import shown
 from dataprep.sinks.example import Example
 from dataprep.training.sampler import POSITION, Numbers
+from dataprep_schemas.fields import BOXES, DECLARED
 
 if TYPE_CHECKING:
     from dataprep.training.sequence import ExampleSequence
@@ -60,10 +61,10 @@ class TorchDataset(Dataset[tuple[Any, ...]]):  # type: ignore[misc,unused-ignore
     ) -> None:
         if isinstance(fields, str):
             fields = [fields]
-        attributes = {name for name, _ in examples.info.attributes}
+        said = {field.name for field in examples.info.fields} | DECLARED.keys()
         for name in fields:
-            if name not in _KNOWN | attributes:
-                known = ", ".join(sorted(_KNOWN | attributes))
+            if name not in _KNOWN | said:
+                known = ", ".join(sorted(_KNOWN | said))
                 raise UsageError(f"there is no field {name!r}; there are: {known}")
         if transform is not None and not decode:
             raise UsageError("decode=False gives bytes, and a transform takes images")
@@ -73,7 +74,7 @@ class TorchDataset(Dataset[tuple[Any, ...]]):  # type: ignore[misc,unused-ignore
         self.targets = examples.labels
         # What is said of an example need not be read, unless it is asked for.
         self._bytes_alone = not examples.pixels and {*fields} <= {POSITION}
-        if "boxes" in fields:
+        if BOXES.name in fields:
             import_module("torchvision")  # sooner than in a worker
 
     def __len__(self) -> int:
@@ -149,8 +150,9 @@ class TorchDataset(Dataset[tuple[Any, ...]]):  # type: ignore[misc,unused-ignore
 
 
 def _field(example: Example, name: str) -> Any:
-    if name != "boxes":
-        return getattr(example, name) if name in _KNOWN else example.attributes.get(name)
+    if name != BOXES.name:
+        none = DECLARED[name].rules.none if name in DECLARED else None
+        return getattr(example, name) if name in _KNOWN else example.fields.get(name, none)
     height, width = example.height, example.width
     if example.orientation >= 5:
         height, width = width, height

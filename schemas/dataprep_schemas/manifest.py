@@ -11,15 +11,16 @@ from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta, Struct
 
-from dataprep_schemas.tables import Kind
+from dataprep_schemas.fields import Field
+from dataprep_schemas.fields import FieldName as FieldName  # the page of the form has both
 
 # In Python, $ also matches before a newline at the end.
 _END = r"$(?!\n)"
 
 Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}", max_length=64)]
 Digest = Annotated[str, Meta(pattern="^[0-9a-f]{32}", max_length=32)]
-"""Of every (key, size, labels, boxes, attributes) of some images, in any order: MD5 of each,
-combined by exclusive or. It tells changes, and is no proof against forgery."""
+"""Of every (key, size, labels, fields) of some images, in any order: MD5 of each, combined by
+exclusive or. It tells changes, and is no proof against forgery."""
 Count = Annotated[int, Meta(ge=0, lt=2**53)]
 Positive = Annotated[int, Meta(gt=0, lt=2**53)]
 Text = Annotated[str, Meta(pattern=r"^[^\x00]*$", max_length=1 << 16)]
@@ -27,7 +28,6 @@ Label = Annotated[str, Meta(pattern=r"^[^\x00]*$", max_length=1 << 12)]
 """Identifier or name of a class."""
 Option = Annotated[str, Meta(pattern=f"^[A-Za-z0-9_.-]+{_END}", max_length=100)]
 """Name of an option, a format, a data set or a library."""
-Attribute = Annotated[str, Meta(pattern=f"^[A-Za-z0-9_]+{_END}", max_length=255)]
 SplitName = Annotated[str, Meta(pattern=rf"^[^/\x00-\x1f.-][^/\x00-\x1f]*{_END}", max_length=255)]
 """Files and directories are called after it."""
 _KEPT = r"\.dataprep|(manifest\.json|part\.json|records\.parquet)$"
@@ -120,17 +120,13 @@ class Examples(Value, frozen=True, omit_defaults=True):
         multilabel: whether an image has any number of labels, none included; else each has one.
         colorspace: what readers are to decode to.
         size: (height, width) in pixels, if all images have the same.
-        attributes: (name, kind) of what else is known of examples, each of which may lack it.
-        boxes: whether examples may have bounding boxes.
-        captions: whether they may have captions.
+        fields: what else is said of examples, each of which may lack it.
     """
 
     multilabel: bool
     colorspace: Color
     size: tuple[Positive, Positive] | None
-    attributes: tuple[tuple[Attribute, Kind], ...]
-    boxes: bool
-    captions: bool = False
+    fields: tuple[Field, ...] = ()
 
 
 class Input(Value, frozen=True):

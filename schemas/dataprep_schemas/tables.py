@@ -2,42 +2,26 @@
 
 ``INDEX`` is what scanning found: a file a scan unit, below ``OUT/.dataprep/index``. ``ORDER`` is
 the same images in the order they are written, below ``OUT/.dataprep/order``. ``RECORDS`` is
-``OUT/records.parquet``: a row for every image that was found. A data set's own attributes (age,
-view, …) are columns of the same name behind these, ``int64`` or ``string``, in all three; before
-them, where a data set has captions, is `CAPTIONS`.
+``OUT/records.parquet``: a row for every image that was found. The fields of a data set (boxes, age,
+view, …) are columns of the same name behind these in all three: `dataprep_schemas.fields`.
 
 A column that has no value for a row is null.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
+
+from dataprep_schemas.fields import DECLARED, NAME, PLAIN, Field, Fields, Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Kind = Literal["int", "text"]
-"""Of an attribute's values."""
-
-OwnKind = Literal["int", "text", "texts"]
-"""Of a data set's own column."""
-
-CAPTIONS: Final[tuple[str, OwnKind]] = ("captions", "texts")
-"""Texts that describe the image: ``list<string>``, only where a data set has any."""
-
-UNCERTAIN: Final[tuple[str, Kind]] = ("uncertain_labels", "text")
-"""The attribute with the classes of which it is uncertain whether an image has them, joined with
-``|``."""
-
-BOX_FLAGS: Final = ("difficult", "truncated")
-"""Attributes that say 1 or 0 of each box, in the order of the boxes; null where all are 0."""
-
-_BOXES = "boxes"
 _DRAWN_ON: Final = (
     "list<int32>",
-    "width and height of the picture that the boxes were drawn on; null if nobody says",
+    "width and height of the picture that annotations are of; null if nobody says",
 )
 _PATIENT: Final = ("patient_id", "patient")
 
@@ -69,8 +53,6 @@ INDEX: Mapping[str, tuple[str, str]] = {
     "alias": ("string", "another name by which a list may call a member"),
     **_PLACE,
     "labels": ("list<string>", "identifiers of its classes"),
-    _BOXES: ("list<box>", "bounding boxes, in fractions of width and height"),
-    "box_labels": ("list<string>", "class of each box; null where all show the only label"),
     "drawn_on": _DRAWN_ON,
     "group": ("string", "what it belongs to, such as a patient; never in two splits"),
     "line": (
@@ -86,8 +68,6 @@ ORDER: Mapping[str, tuple[str, str]] = {
     "key": INDEX["key"],
     **_PLACE,
     "labels": ("list<int32>", "its classes, as 0-based positions in the class list"),
-    _BOXES: INDEX[_BOXES],
-    "box_labels": ("list<int32>", "class of each box, likewise"),
     "drawn_on": _DRAWN_ON,
 }
 """Name: (type, meaning)."""
@@ -112,10 +92,6 @@ RECORDS: Mapping[str, tuple[str, str]] = {
     "position": ("int64", "its place in the shard, from 0"),
     "labels": ("list<int32>", "its classes, as 0-based positions in the class list"),
     "classes": ("list<string>", "their identifiers"),
-    "boxes": (
-        "list<list<float>>",
-        "bounding boxes: xmin, ymin, xmax, ymax, in fractions of width and height",
-    ),
     "format": ("string", "JPEG, PNG or RAW (pixels), as stored"),
     "height": ("int32", "pixels, as stored"),
     "width": ("int32", "pixels, as stored"),
@@ -139,37 +115,47 @@ RECORDS: Mapping[str, tuple[str, str]] = {
 """Name: (type, meaning)."""
 
 
-def patient_column(attributes: Collection[str]) -> str | None:
-    """The attribute that says whose an image is, if there is one."""
-    return next((name for name in _PATIENT if name in attributes), None)
+def patient_column(fields: Iterable[Field]) -> str | None:
+    """The field that says whose an image is, if there is one."""
+    names = {field.name for field in fields}
+    return next((name for name in _PATIENT if name in names), None)
 
 
 @cache
-def schema_of(
-    table: Literal["index", "order", "records"], own: tuple[tuple[str, OwnKind], ...] = ()
-) -> pa.Schema:
-    """The Arrow schema of a table.
-
-    Args:
-        table: which.
-        own: name and kind of the data set's own columns.
-    """
+def schema_of(table: Table, fields: Fields = ()) -> pa.Schema:
+    """The Arrow schema of a table of a data set with these fields."""
     import pyarrow as pa
 
-    side = pa.float64()
-    box = pa.struct([(name, side) for name in ("xmin", "ymin", "xmax", "ymax")])
-    types = {
-        "string": pa.string(),
-        "int8": pa.int8(),
-        "int32": pa.int32(),
-        "int64": pa.int64(),
-        "float": pa.float32(),
-        "list<string>": pa.list_(pa.string()),
-        "list<int32>": pa.list_(pa.int32()),
-        "list<box>": pa.list_(box),
-        "list<list<float>>": pa.list_(pa.list_(pa.float32())),
-    }
     columns = {"index": INDEX, "order": ORDER, "records": RECORDS}[table]
-    kinds = {"int": pa.int64(), "text": pa.string(), "texts": pa.list_(pa.string())}
-    behind = [(name, kinds[kind]) for name, kind in own]
-    return pa.schema([*((name, types[kind]) for name, (kind, _) in columns.items()), *behind])
+    own = {name: kind for name, (kind, _) in columns.items()}
+    own |= {field.name: field.rules.column_in(table) for field in fields}
+    return pa.schema([(name, arrow_type(kind)) for name, kind in own.items()])
+
+
+@cache
+def arrow_type(name: str) -> pa.DataType:
+    """Of a column, by what it is called here: ``list<string>``."""
+    import pyarrow as pa
+
+    inner = name.removeprefix("list<").removesuffix(">")
+    return pa.type_for_alias(name) if inner == name else pa.list_(arrow_type(inner))
+
+
+def fields_in(schema: pa.Schema, table: Table) -> Fields:
+    """The fields of a data set, whose columns are behind those that all have.
+
+    A text may be of several kinds: then what is declared tells it.
+
+    Raises:
+        ValueError: a column is of no field.
+    """
+    found = []
+    for column in [*schema][len(schema_of(table)) :]:
+        declared = [DECLARED[column.name]] if column.name in DECLARED else []
+        fields = [*declared, *(Field(column.name, kind) for kind in PLAIN)]
+        fits = (it for it in fields if arrow_type(it.rules.column_in(table)) == column.type)
+        field = next(fits, None)
+        if field is None or not NAME.fullmatch(column.name):
+            raise ValueError(f"the column {column.name[:255]} of {str(column.type)[:255]}")
+        found.append(field)
+    return tuple(found)

@@ -378,7 +378,7 @@ def test_what_cannot_grow_says_so(
 @pytest.mark.parametrize(
     ("cells", "said"),
     [
-        ("1,unk", "the attribute age (whole numbers), now there is age (text); --append"),
+        ("1,unk", "the attribute age (int), now there is age (text); --append"),
         ("-1,9", "the attribute none, now there is uncertain_labels (text); --append"),
     ],
 )

@@ -15,10 +15,12 @@ from pyarrow import parquet
 
 import dataprep
 from dataprep.plugins import load_sink
+from dataprep.sealed.set import SealedSet
+from dataprep_schemas.fields import CAPTIONS
 from tests.conftest import FORMATS, Cli, Made, Raw, rows_of
 from tests.datasets.test_folder_listing import write_listing
 
-KEEPING = [name for name in FORMATS if load_sink(FORMATS[name][1]).keeps_captions]
+KEEPING = [name for name in FORMATS if "texts" in load_sink(FORMATS[name][1]).keeps]
 SAID: list[Any] = [None, "a quiet airfield", ["zwei Bären, 左", 'a "bar"'], []]
 
 
@@ -54,7 +56,9 @@ def expected(made: Made) -> dict[str, tuple[str, ...]]:
 
 def captions_of(out: Path) -> dict[str, tuple[str, ...]]:
     return {
-        one.key: one.captions for split in ("train", "test") for one in dataprep.open(out, split)
+        one.key: one.fields.get("captions", ())
+        for split in ("train", "test")
+        for one in dataprep.open(out, split)
     }
 
 
@@ -70,7 +74,7 @@ def test_every_reader_gives_them_back(cli: Cli, captioned: Made, tmp_path: Path,
     out = tmp_path / "out"
     assert cli(*captioned.command(out, *FORMATS[name])).code == 0
     assert captions_of(out) == expected(captioned)
-    assert json.loads((out / "manifest.json").read_bytes())["examples"]["captions"] is True
+    assert CAPTIONS in SealedSet.read(out).info.fields
     assert cli("verify", out, "--level", "records").code == 0
     assert cli("diff", out, captioned.out).code == 0 or name == "hdf5-arrays"
     to = ("--to", tmp_path / "again", "--sink", "tfrecord")
@@ -89,8 +93,8 @@ def test_their_loss_is_said_and_the_table_has_them(
     ):
         result = cli(*words, "--sink", "recordio")
         assert result.code == 0, result
-        assert "sink recordio has no place for captions: they are left out" in result.out
-        assert "captions" not in json.loads((out / "manifest.json").read_bytes())["examples"]
+        assert "sink recordio has no place for captions: left out" in result.out
+        assert SealedSet.read(out).info.fields == ()
         assert {*captions_of(out).values()} == {()}
         table = {row["key"]: tuple(row["captions"] or ()) for row in rows_of(out)}
         assert table == expected(captioned)
@@ -111,7 +115,7 @@ def test_what_is_selected_keeps_them_and_a_caption_decides(
     assert captions_of(tmp_path / "some") == wanted
     assert cli("diff", tmp_path / "some", captioned.out).code == 1
     with dataprep.open(captioned.out, "test", where="captions is not null") as records:
-        assert all(one.captions for one in records)
+        assert all("captions" in one.fields for one in records)
 
 
 def test_another_caption_is_another_example(cli: Cli, captioned: Made, tmp_path: Path) -> None:
@@ -121,7 +125,7 @@ def test_another_caption_is_another_example(cli: Cli, captioned: Made, tmp_path:
     assert cli(*captioned.command(tmp_path / "out", "--listing", listing)).code == 0
     result = cli("diff", tmp_path / "out", captioned.out)
     assert result.code == 1
-    assert "1 with another image, boxes, captions or attributes" in result.out
+    assert "1 with another image or fields" in result.out
 
 
 def test_a_set_without_them_may_be_joined(

@@ -125,14 +125,14 @@ def test_boxes_survive_or_their_loss_is_said(cli: Cli, tiny: Made, tmp_path: Pat
     csv.write_text("".join(f"{name},0.125,0.25,0.5,0.75\n" for name in names[::2]))
     out = tmp_path / "out"
     assert cli(*tiny.command(out, "--bbox_csv", csv)).code == 0
-    boxes = [it.boxes for it in dataprep.open(out, "train")]
+    boxes = [it.fields.get("boxes") for it in dataprep.open(out, "train")]
     assert sum(map(bool, boxes)) == len(names[::2])
     for name in ("webdataset", "hdf5"):
         convert(cli, out, tmp_path / name, "--sink", name)
-        assert [it.boxes for it in dataprep.open(tmp_path / name, "train")] == boxes
+        assert [it.fields.get("boxes") for it in dataprep.open(tmp_path / name, "train")] == boxes
     result = cli("convert", out, "--to", tmp_path / "rec", "--sink", "recordio")
     assert result.code == 0
-    assert "sink recordio has no place for bounding boxes: they are left out" in result.out
+    assert "sink recordio has no place for box_labels, boxes: left out" in result.out
 
 
 # --- resuming, and whose directory it is ---
@@ -271,7 +271,7 @@ def test_boxes_are_cut_with_their_images(cli: Cli, tiny: Made, tmp_path: Path) -
     csv.write_text("".join(f"{name},0.0,0.25,0.5,0.75\n" for name in names))
     assert cli(*tiny.command(tmp_path / "out", "--bbox_csv", csv)).code == 0
     convert(cli, tmp_path / "out", tmp_path / "new", "--sink", "hdf5", "--center_crop", 8)
-    assert {it.boxes for it in dataprep.open(tmp_path / "new", "train")} == {
+    assert {it.fields.get("boxes") for it in dataprep.open(tmp_path / "new", "train")} == {
         ((0.0, 0.0, 0.5, 1.0),)
     }
 

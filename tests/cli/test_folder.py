@@ -253,7 +253,7 @@ def test_folds_are_attributes_and_stay_when_a_data_set_grows(
 
 def folds_in(out: Path) -> dict[str, tuple[str, int | str]]:
     return {
-        example.key: (split, example.attributes["fold"])
+        example.key: (split, example.fields["fold"])
         for split in manifest_of(out)["splits"]
         for example in dataprep.open(out, split)
     }

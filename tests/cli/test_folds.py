@@ -20,7 +20,7 @@ def test_each_class_is_spread_over_the_folds(cli: Cli, tiny: Made, tmp_path: Pat
     of_validation = Counter(row["fold"] for row in rows if row["split"] == "validation")
     assert sorted(of_validation.values()) == [1, 1, 2, 2]
     by_key = {row["key"]: row["fold"] for row in rows}
-    assert all(it.attributes["fold"] == by_key[it.key] for it in dataprep.open(out))
+    assert all(it.fields["fold"] == by_key[it.key] for it in dataprep.open(out))
     there = [it.key for it in dataprep.open(tiny.out)]
     assert [it.key for it in dataprep.open(out)] == there
     refused = cli(*tiny.raw.command(out, "--folds", 5))

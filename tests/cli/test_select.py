@@ -163,7 +163,7 @@ def test_of_several_one_is_made_with_their_classes_joined_by_name(
 
 def test_the_split_may_be_a_column(cli: Cli, radiographs: Made, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    attributes = [name for name, _ in manifest(radiographs.out)["examples"]["attributes"]]
+    attributes = [it["name"] for it in manifest(radiographs.out)["examples"]["fields"]]
     column = next(name for name in attributes if "view" in name)
     said = select(cli, radiographs.out, "--to", out, "--split_by", column)
     there = {row[column].lower() for row in rows_of(radiographs.out) if row["position"] is not None}

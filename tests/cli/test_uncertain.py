@@ -49,7 +49,7 @@ def test_they_are_minus_one_for_training_whatever_the_format(
 ) -> None:
     result = cli(*words_of(tmp_path), "--out", tmp_path / "out", "--sink", sink)
     assert result.code == 0, result
-    lost = "no place for uncertain_labels: they are left out" in result.out
+    lost = "no place for uncertain_labels: left out" in result.out
     assert lost == (sink == "recordio")
     assert labels_of(tmp_path / "out") == LABELS
     table = {row["key"]: row["uncertain_labels"] for row in rows_of(tmp_path / "out")}

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dataprep.datasets import Found
-from dataprep.datasets.chestxray14.dataset import ATTRIBUTES, ChestXray14
+from dataprep.datasets.chestxray14.dataset import FIELDS, ChestXray14
 from dataprep.errors import SourceError, UsageError
 from dataprep.tables import Scanned
 from dataprep.tables.arrow import index_tables
@@ -99,8 +99,7 @@ class Radiographs:
     def listed(self, **options: str) -> dict[str, dict[str, Any]]:
         """The rows of the lists, by key, with what is known only."""
         labels, _ = self.scan(**options)
-        attributes = tuple((each.name, each.kind) for each in ATTRIBUTES)
-        (table,) = index_tables(labels, (), attributes)
+        (table,) = index_tables(labels, (), FIELDS)
         return {
             row["key"]: {name: value for name, value in row.items() if value is not None}
             for row in table.to_pylist()

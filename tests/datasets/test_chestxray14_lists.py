@@ -70,7 +70,7 @@ def boxes(tmp_path: Path) -> ReadBoxes:
         (tmp_path / "BBox_List_2017.csv").write_text("\n".join((header, *lines)))
         table, _ = read_listed(find_lists(tmp_path, {}, official=False), CUT)
         (found,) = table.to_pylist()
-        return [(*box.values(),) for box in found["boxes"]], found["box_labels"]
+        return [(*box,) for box in found["boxes"]], found["box_labels"]
 
     return read
 

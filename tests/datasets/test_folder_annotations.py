@@ -83,15 +83,15 @@ def test_coco(raw: Path, tmp_path: Path) -> None:
     found = {record.key: record for record in dataprep.open(tmp_path / "out", split="train")}
     assert [found[key].labels for key in ("a.jpg", "b.jpg", "c.jpg")] == [(0, 1), (0,), ()]
     one = found["a.jpg"]
-    assert one.boxes == ((0.25, 0.25, 0.75, 0.75), (0.5, 0, 1, 0.5))
-    assert one.box_labels == (1, 0)
-    assert [found[key].attributes for key in ("a.jpg", "b.jpg")] == [{}, {"crowds": 1}]
-    assert found["b.jpg"].boxes == ()
-    assert [record.captions for record in found.values() if record.captions] == [
-        ("a train", "one person")
-    ]
+    assert one.fields["boxes"] == ((0.25, 0.25, 0.75, 0.75), (0.5, 0, 1, 0.5))
+    assert one.fields["box_labels"] == (1, 0)
+    assert [found[key].fields.get("crowds") for key in ("a.jpg", "b.jpg")] == [None, 1]
+    assert "boxes" not in found["b.jpg"].fields
+    assert [
+        record.fields["captions"] for record in found.values() if "captions" in record.fields
+    ] == [("a train", "one person")]
     (held_out,) = dataprep.open(tmp_path / "out", split="validation")
-    assert (held_out.key, held_out.labels, held_out.box_labels) == ("d.jpg", (2,), (2,))
+    assert (held_out.key, held_out.labels, held_out.fields["box_labels"]) == ("d.jpg", (2,), (2,))
     text = "\n".join(said)
     for what in (
         "annotated in instances_train2017.json and captions_train2017.json: 3 images, 3 classes",
@@ -119,7 +119,9 @@ def test_an_image_of_two_lists_is_in_no_two_splits(raw: Path) -> None:
 def test_captions_of_coco_alone(raw: Path, tmp_path: Path) -> None:
     done = made(raw, tmp_path / "out", listing="captions_train2017.json")
     assert (done.manifest.classes, done.manifest.totals.records) == ((), 2)
-    found = {record.key: record.captions for record in dataprep.open(tmp_path / "out")}
+    found = {
+        record.key: record.fields.get("captions", ()) for record in dataprep.open(tmp_path / "out")
+    }
     assert found == {"a.jpg": ("a train", "one person"), "c.jpg": ()}
 
 
@@ -199,7 +201,7 @@ def test_voc(voc: Path, tmp_path: Path) -> None:
     assert sorted(done.manifest.splits) == ["train", "validation"]
     (one,) = dataprep.open(tmp_path / "out", split="train")
     # Pixels count from 1, the last ones included.
-    assert (one.key, one.labels, one.boxes) == ("a.jpg", (0,), ((0, 0.5, 0.5, 1),))
+    assert (one.key, one.labels, one.fields["boxes"]) == ("a.jpg", (0,), ((0, 0.5, 0.5, 1),))
     (other,) = dataprep.open(tmp_path / "out", split="validation")
     assert other.class_name == "dog"
 
@@ -243,7 +245,7 @@ def test_metadata_beside_images_is_used(form: str, tmp_path: Path) -> None:
     made(raw, tmp_path / "out", caption_column="text")
     found = {record.key: record for record in dataprep.open(tmp_path / "out")}
     assert [found[key].class_name for key in ("a.jpg", "b.jpg")] == ["a", "b"]
-    assert found["a.jpg"].captions == ("one a",)
+    assert found["a.jpg"].fields["captions"] == ("one a",)
 
 
 def test_metadata_in_split_folders(tmp_path: Path) -> None:
@@ -255,7 +257,7 @@ def test_metadata_in_split_folders(tmp_path: Path) -> None:
     done = made(tmp_path / "raw", tmp_path / "out", attribute_columns="age")
     assert sorted(done.manifest.splits) == ["test", "train"]
     (one,) = dataprep.open(tmp_path / "out", split="test")
-    assert (one.key, one.attributes, one.encoded) == ("0.jpg", {"age": 7}, picture(4))
+    assert (one.key, one.fields, one.encoded) == ("0.jpg", {"age": 7}, picture(4))
     write_metadata(tmp_path / "raw" / "test", "csv", [{"file_name": "0.jpg", "label": "x"}])
     with pytest.raises(SourceError, match="has no columns age"):
         made(tmp_path / "raw", tmp_path / "other", attribute_columns="age")
@@ -317,7 +319,7 @@ def test_captions_without_labels(tmp_path: Path) -> None:
     write_metadata(tmp_path / "raw", "csv", [{"file_name": "0.jpg", "text": "a cat"}])
     made(tmp_path / "raw", tmp_path / "out", unlabelled=True, caption_column="text")
     (one,) = dataprep.open(tmp_path / "out")
-    assert (one.labels, one.captions) == ((), ("a cat",))
+    assert (one.labels, one.fields["captions"]) == ((), ("a cat",))
 
 
 def test_masks_are_told_from_classes(tmp_path: Path) -> None:

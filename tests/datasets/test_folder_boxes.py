@@ -17,7 +17,8 @@ from pyarrow import parquet
 
 import dataprep
 from dataprep.errors import ImageError, RejectedError
-from dataprep.images.pixels import placed, turned, upright
+from dataprep.images.pixels import turned_back, upright
+from dataprep_schemas.fields import BOXES
 from tests.datasets.test_folder_annotations import made
 
 BACK = {6: 8, 8: 6}
@@ -148,7 +149,7 @@ def test_what_sizes_cannot_tell_is_noted(tmp_path: Path) -> None:
     images = {f"{at}.png": painted(at) for at in (1, 2, 3, 4)}
     raw = listed(tmp_path / "raw", images, SIZE)
     made(raw, tmp_path / "out", listing="it.json")
-    assert len({record.boxes for record in dataprep.open(tmp_path / "out")}) == 1
+    assert len({record.fields["boxes"] for record in dataprep.open(tmp_path / "out")}) == 1
     square = listed(tmp_path / "square", {"6.png": painted(6, size=(32, 32))}, (32, 32))
     made(square, tmp_path / "6", listing="it.json")
     doubts: dict[str, str] = {}
@@ -179,15 +180,15 @@ def test_shapes_of_images_in_archives_are_compared(tmp_path: Path) -> None:
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_boxes_are_placed_for_all_orientations(orientation: int) -> None:
     boxes = ((0.1, 0.2, 0.4, 0.9),)
-    stored = turned(boxes, BACK.get(orientation, orientation))
+    stored, _ = BOXES.rules.moved(boxes, BACK.get(orientation, orientation))
     swapped = orientation >= 5
     size = (30, 40, orientation) if swapped else (40, 30, orientation)
-    found, doubt = placed(boxes, (40, 30), size)
-    assert np.allclose(found, stored if swapped else boxes)
+    back, doubt = turned_back((40, 30), size)
+    assert np.allclose(BOXES.rules.moved(boxes, back)[0], stored if swapped else boxes)
     assert (doubt is not None) == (orientation in (2, 3, 4))
-    assert placed(boxes, size[:2], size)[0] == boxes
+    assert turned_back(size[:2], size)[0] == 1
     with pytest.raises(ImageError, match="its boxes are of a picture of 40x60 pixels, and it has"):
-        placed(boxes, (40, 60), size)
+        turned_back((40, 60), size)
 
 
 VOC_BOX = """<object><name>{name}</name>{more}<bndbox><xmin>{left}</xmin><ymin>9</ymin>
@@ -213,9 +214,10 @@ def test_flags_and_rotations_of_voc(tmp_path: Path) -> None:
         progress=lambda it: said.append(it.message or ""),
     )
     found = {record.key: record for record in dataprep.open(tmp_path / "out")}
-    assert found["a.png"].attributes == {}
-    assert found["b.png"].attributes == {"difficult": "101", "truncated": "010"}
-    turned_box = np.multiply(found["b.png"].boxes[2], [*SIZE] * 2)
+    assert found["a.png"].fields.keys() == {"boxes", "box_labels"}
+    marked = [found["b.png"].fields[name] for name in ("difficult", "truncated")]
+    assert marked == ["101", "010"]
+    turned_box = np.multiply(found["b.png"].fields["boxes"][2], [*SIZE] * 2)
     assert np.allclose(turned_box, (12, 12, 28, 20), atol=1e-4)
     text = "\n".join(said)
     for what in (
@@ -230,7 +232,8 @@ def test_flags_and_rotations_of_voc(tmp_path: Path) -> None:
     dataprep.convert(tmp_path / "out", to=tmp_path / "again", **again)
     for out in (tmp_path / "crop", tmp_path / "again"):
         one = {record.key: record for record in dataprep.open(out)}["b.png"]
-        assert (len(one.boxes), one.attributes) == (2, {"difficult": "01", "truncated": "10"})
+        flags = [one.fields[name] for name in ("difficult", "truncated")]
+        assert (len(one.fields["boxes"]), *flags) == (2, "01", "10")
 
 
 def test_rotations_of_coco(tmp_path: Path) -> None:
@@ -248,5 +251,5 @@ def test_rotations_of_coco(tmp_path: Path) -> None:
     (raw / "it.json").write_text(json.dumps(found))
     made(raw, tmp_path / "out", listing="it.json")
     (record,) = dataprep.open(tmp_path / "out")
-    boxes = np.multiply(record.boxes, [*SIZE] * 2)
+    boxes = np.multiply(record.fields["boxes"], [*SIZE] * 2)
     assert np.allclose(boxes, [(12, 12, 20, 28), (8, 16, 24, 24), (8, 16, 24, 24)], atol=1e-4)

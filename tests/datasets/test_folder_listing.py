@@ -66,7 +66,7 @@ def index(raw: Path, listing: str | Path, **options: Any) -> dict[str, list[dict
     for unit in searched.units:
         scanned = dataset.scan(raw, searched, unit)
         classes = [name for name, _ in known] if known else scanned.classes or ()
-        for table in index_tables(scanned, classes, searched.own_columns):
+        for table in index_tables(scanned, classes, searched.fields):
             for row in table.to_pylist():
                 found.setdefault(row["status"], []).append(row)
     return found

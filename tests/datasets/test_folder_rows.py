@@ -12,6 +12,7 @@ from PIL import Image
 
 from dataprep.datasets.folder import listing as listing_module
 from dataprep.datasets.folder.dataset import Folder
+from dataprep_schemas.fields import BOXES
 from tests.conftest import Cli, rows_of
 from tests.datasets.test_folder import write_archive, write_tree
 from tests.datasets.test_folder_listing import FORMATS, index, refusal, write_listing
@@ -96,7 +97,7 @@ def test_nobody_is_told_to_remove_a_label(
 
 
 def boxes(row: dict[str, Any]) -> list[tuple[float, ...]]:
-    return [tuple(round(side, 6) for side in box.values()) for box in row["boxes"] or ()]
+    return [tuple(round(side, 6) for side in box) for box in row.get("boxes") or ()]
 
 
 PIXELS = [(0, "cat", 4, 2, 20, 10), (1, "dog", 0, 0, 40, 20), (0, "dog", 30, 0, 60, 20)]
@@ -129,8 +130,8 @@ def test_a_row_a_box(tmp_path: Path, raw: Path, suffix: str, form: str) -> None:
 
     found = {row["key"].split(".")[0]: row for row in index(raw, listing)["image"]}
 
-    assert (searched.multilabel, searched.has_boxes) == (True, True)
-    assert [it.name for it in searched.attributes if it.name != "Source"] == ["age"]
+    assert (searched.multilabel, BOXES in searched.fields) == (True, True)
+    assert [it.name for it in searched.fields[2:] if it.name != "Source"] == ["age"]
     assert (found["0"]["labels"], found["0"]["box_labels"]) == (["cat", "dog"], ["cat", "dog"])
     assert boxes(found["0"]) == FRACTIONS
     assert (found["1"]["box_labels"], boxes(found["1"])) == (["dog"], [(0.0, 0.0, 1.0, 1.0)])
@@ -146,9 +147,10 @@ def test_boxes_of_one_class_an_image_leave_it_one(tmp_path: Path, raw: Path) -> 
     (tmp_path / "l.csv").write_text(f"path,label,bbox_x1,bbox_y1,bbox_x2,bbox_y2\n{rows}")
     dataset = Folder(listing=str(tmp_path / "l.csv"))
     searched = dataset.find(raw, None)
-    assert (searched.multilabel, searched.has_boxes) == (False, True)
+    assert (searched.multilabel, BOXES in searched.fields) == (False, True)
     found = index(raw, tmp_path / "l.csv")["image"]
-    assert [(len(boxes(row)), row["box_labels"]) for row in found] == [(2, None), (1, None)]
+    assert [len(boxes(row)) for row in found] == [2, 1]
+    assert "box_labels" not in found[0]
 
 
 def test_what_has_no_box_is_a_label_and_what_has_none_too_an_image(

@@ -14,6 +14,7 @@ from dataprep.datasets import ImageNet, read_image
 from dataprep.datasets.imagenet.dataset import read_bounding_boxes
 from dataprep.errors import SourceError
 from dataprep_schemas import imagenet_classes
+from dataprep_schemas.fields import BOXES
 from tests.datasets.conftest import RawData, places_of
 
 TRAIN = {
@@ -178,12 +179,12 @@ def test_boxes_are_part_of_the_index(raw: RawData, tmp_path: Path) -> None:
     with_boxes, other = (ImageNet(bbox_csv=str(tmp_path / f"{at}.csv")) for at in (0, 1))
     assert with_boxes.config() != other.config()
     assert ImageNet().config() == {}
-    assert not ImageNet().find(raw.path, ["train"]).has_boxes
+    assert ImageNet().find(raw.path, ["train"]).fields == ()
     found = with_boxes.find(raw.path, ["train"])
-    assert found.has_boxes
+    assert found.fields == (BOXES,)
     scans = [with_boxes.scan(raw.path, found, unit) for unit in found.units]
     rows = [row for scan in scans for row in scan.rows["train"]]
-    assert {row.key: row.boxes for row in rows if row.boxes} == {
+    assert {row.key: row.fields["boxes"] for row in rows if row.fields} == {
         f"{raw.synsets[0]}/{name}": ((0.1, 0.2, 0.3, 0.4),)
     }
 

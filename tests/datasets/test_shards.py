@@ -506,7 +506,7 @@ def test_a_json_of_many_fields(tmp_path: Path) -> None:
     members = {"a.jpg": ONE, "a.json": json.dumps(said).encode()}
     ((scan,), _) = scanned(webdataset(tmp_path, members), attribute_fields="all")
     (row,) = scan.rows["train"]
-    assert row.attributes == {"age": 7}
+    assert row.fields == {"age": 7}
     assert scan.classes == ["cat"]
 
 
@@ -514,4 +514,4 @@ def test_captions_are_kept(tmp_path: Path) -> None:
     raw = webdataset(tmp_path / "raw", {"a.jpg": ONE, "a.cls": b"0", "a.txt": b"a cat\n"})
     prepared(raw, tmp_path / "out", caption_field="txt")
     (record,) = dataprep.open(tmp_path / "out")
-    assert record.captions == ("a cat\n",)
+    assert record.fields["captions"] == ("a cat\n",)

@@ -157,7 +157,7 @@ def test_long_fields_are_read_up_to_a_limit_that_is_told(name: str, tmp_path: Pa
     with pytest.raises(RejectedError, match="2 images there but not listed, --max_bad allows 0"):
         prepared(raw, tmp_path / "out", caption_field="txt")
     made = prepared(raw, tmp_path / "out", caption_field="txt", max_bad=2)
-    found = sorted(len(each.captions[0]) for each in dataprep.open(tmp_path / "out"))
+    found = sorted(len(each.fields["captions"][0]) for each in dataprep.open(tmp_path / "out"))
     assert found == [5, 13_000, LONGEST]
     assert [*made.manifest.counts.items()] == [
         ("samples whose txt is damaged, or longer than 1.0 MB", 2)
@@ -171,7 +171,7 @@ def test_a_json_that_is_damaged_or_long_is_told_of_where_it_is_wanted(tmp_path: 
     for number, text in enumerate([*said, b"{broken"]):
         members |= {f"{number}.json": text, f"{number}.cls": b"0", f"{number}.jpg": picture(number)}
     scan, _ = scanned(tar(tmp_path / "raw", members), attribute_fields="json.age")
-    assert [row.attributes for row in scan.rows["train"]] == [{"age": 7}] * 2
+    assert [row.fields for row in scan.rows["train"]] == [{"age": 7}] * 2
     assert [each.name for each in scan.unmatched] == ["2.jpg", "3.jpg"]
     assert len(scanned(tmp_path / "raw")[0].rows["train"]) == len(said) + 1
 
@@ -183,7 +183,7 @@ def test_long_features_are_read(tmp_path: Path) -> None:
         example(number, text=text, label=[1], embedding=more) for number, text in enumerate(texts)
     ]
     scan, _ = scanned(tfrecord(tmp_path / "raw", examples), caption_field="text")
-    assert [len(row.captions[0]) for row in scan.rows["train"]] == [5000, LONGEST - 100]
+    assert [len(row.fields["captions"][0]) for row in scan.rows["train"]] == [5000, LONGEST - 100]
     assert [*scan.counts] == ["samples whose text is damaged, or longer than 1.0 MB"]
 
 
@@ -280,7 +280,7 @@ def test_boxes_are_not_left_out_in_silence(name: str, value: Any, tmp_path: Path
     assert f"left out: json.{name} (" in said
     scan, said = scanned(raw, attribute_fields=name)
     assert "left out" not in said
-    assert json.loads(str(scan.rows["train"][0].attributes[name])) == value
+    assert json.loads(str(scan.rows["train"][0].fields[name])) == value
     with pytest.raises(SourceError, match=r"looks like the label.*--unlabelled.*COCO"):
         scanned(table(tmp_path / "alone", **{name: [value] * 2}))
 
@@ -354,7 +354,7 @@ def test_images_without_labels(tmp_path: Path) -> None:
     made = prepared(raw, tmp_path / "out", unlabelled=True, caption_field="txt")
     assert made.manifest.classes == ()
     found = dataprep.open(tmp_path / "out")
-    assert {(record.labels, record.captions) for record in found} == {((), ("words",))}
+    assert {(record.labels, record.fields["captions"]) for record in found} == {((), ("words",))}
     with pytest.raises(UsageError, match="--unlabelled with --label_field"):
         prepared(raw, tmp_path / "out", unlabelled=True, label_field="txt", overwrite=True)
 

@@ -19,8 +19,8 @@ import msgspec
 import pytest
 
 from dataprep.datasets import (
-    Attribute,
     Dataset,
+    Field,
     Found,
     ImageNet,
     Row,
@@ -37,6 +37,7 @@ from dataprep.datasets.testing import DatasetTests
 from dataprep.errors import SourceError
 from dataprep.options import FILE, option
 from dataprep.synthesize.chestxray14 import synthesize_chestxray14
+from dataprep_schemas.fields import BOX_LABELS, BOXES
 from tests.datasets.conftest import RawData
 from tests.datasets.test_folder import SMALL, split_archives, write_tree
 from tests.datasets.test_folder_listing import write_listing
@@ -64,6 +65,10 @@ class ToyOptions:
     note: Path | None = option("A file that is never read.", None, **FILE)
 
 
+BOX = (0.0, 0.25, 0.5, 1.0)
+FIELDS = (BOXES, BOX_LABELS, Field("age", "int"), Field("view", "text"))
+
+
 class Toy(Dataset):
     """A folder a split, and a list of labels."""
 
@@ -72,8 +77,7 @@ class Toy(Dataset):
     Options = ToyOptions
     facts: ClassVar[dict[str, Any]] = {
         "classes": (("0", "zero"), ("1", "one")),
-        "has_boxes": True,
-        "attributes": (Attribute("age", "int"), Attribute("view", "text")),
+        "fields": FIELDS,
     }
 
     # What a broken one makes of what it finds, its rows, and what it scans.
@@ -99,9 +103,12 @@ class Toy(Dataset):
                 image.row(
                     image.name,
                     (labels[image.container],),
-                    boxes=((0.0, 0.25, 0.5, 1.0),),
-                    box_labels=(labels[image.container],),
-                    attributes={"age": labels[image.container] + 30, "view": "PA"},
+                    fields={
+                        "boxes": (BOX,),
+                        "box_labels": (labels[image.container],),
+                        "age": labels[image.container] + 30,
+                        "view": "PA",
+                    },
                     group=image.name,
                 )
             )
@@ -193,8 +200,8 @@ BROKEN: dict[str, list[dict[str, Any] | type[Toy]]] = {
         },
     ],
     "test_what_is_found_can_be_scanned_elsewhere": [
-        facts(attributes=(Attribute("eye colour", "text"),)),
-        facts(attributes=(Attribute("size", "int"),)),
+        facts(fields=(*FIELDS, Field("eye colour", "text"))),
+        facts(fields=(*FIELDS, Field("size", "int"))),
         unit("toy/{}"),
         unit("toy"),
         {"unit": lambda _, split: ScanUnit("toy" if split == "train" else "Toy", split)},
@@ -212,10 +219,10 @@ BROKEN: dict[str, list[dict[str, Any] | type[Toy]]] = {
         row(labels=(0, 1)),
         {**facts(multilabel=True), **row(labels=(1, 1))},
         facts(classes=None),
-        row(attributes={"view": ""}),
-        row(boxes=((0, 10, 20, 30),)),
-        row(boxes=((0.0, 0.25, 0.5, 1.0),) * 2),
-        facts(has_boxes=False),
+        row(fields={"view": ""}),
+        row(fields={"boxes": ((0, 10, 20, 30),)}),
+        row(fields={"boxes": (BOX, BOX), "box_labels": (0,)}),
+        facts(fields=FIELDS[1:]),
         row(group="everybody"),
         {"row": staticmethod(lambda row: msgspec.structs.replace(row, modified=next(calls)))},
     ],

@@ -11,7 +11,8 @@ from PIL import Image, ImageOps
 
 from dataprep.images import Recipe, Resize, prepare
 from dataprep.images.exif import orientation_of
-from dataprep.images.pixels import turned, upright
+from dataprep.images.pixels import upright
+from dataprep_schemas.fields import BOXES
 from tests.images.files import NEEDS_AVIF, PHOTO, encoded, pixels_of
 
 TAG = 0x0112
@@ -75,7 +76,7 @@ def test_boxes_turn_with_the_picture(value: int) -> None:
         *(columns[0] / width, rows[0] / height),
         *((columns[-1] + 1) / width, (rows[-1] + 1) / height),
     )
-    assert turned([(4 / 16, 2 / 8, 10 / 16, 4 / 8)], value) == (expected,)
+    assert BOXES.rules.moved([(4 / 16, 2 / 8, 10 / 16, 4 / 8)], value)[0] == (expected,)
 
 
 @pytest.mark.parametrize("order", ["big", "little"])

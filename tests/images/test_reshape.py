@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from dataprep.errors import ImageError
 from dataprep.images import Recipe, Resize, prepare
-from dataprep.images.pixels import WHOLE, Box, center_cropped, cropped, recolored, target_size
+from dataprep.images.pixels import center_cropped, recolored, target_size
+from dataprep_schemas.fields import BOX_FLAGS, BOX_LABELS, BOXES, Box, Field, moved
 from tests.images.files import JPEGS, PHOTO, encoded, pixels_of
 
 SIDES = st.integers(1, 5000)
@@ -95,6 +96,7 @@ def test_grey_is_luma_of_itu_r_601(color: bytes) -> None:
 
 # --- boxes go where a crop moves what they show
 
+FIELDS = (BOXES, BOX_LABELS, *BOX_FLAGS, Field("age", "int"))
 sides = st.tuples(st.integers(0, 64), st.integers(0, 64)).map(sorted)
 boxes = st.tuples(sides, sides).map(
     lambda pair: (pair[0][0] / 64, pair[1][0] / 64, pair[0][1] / 64, pair[1][1] / 64)
@@ -102,19 +104,24 @@ boxes = st.tuples(sides, sides).map(
 
 
 def test_without_a_crop_nothing_changes() -> None:
-    assert cropped([(0.5, 0.5, 0.5, 0.5)], [3], WHOLE) == (((0.5, 0.5, 0.5, 0.5),), (3,))
+    said = {"boxes": ((0.5, 0.5, 0.5, 0.5),), "box_labels": (3,)}
+    assert moved(said, FIELDS, 1) == said
 
 
 def test_what_was_cut_off_has_no_box_and_no_label() -> None:
     gone, there = (0.0, 0.0, 0.2, 1.0), (0.3, 0.3, 0.5, 0.5)
-    found, labels = cropped([gone, there, gone], [1, 2, 3], (0.25, 0.25, 0.75, 0.75))
-    assert len(found) == 1
-    assert labels == (2,)
+    said: dict[str, Any] = {"boxes": (gone, there, gone), "box_labels": (1, 2, 3)}
+    said |= {"difficult": "101", "age": 7}
+    said = {**moved(said, FIELDS, 1, (0.25, 0.25, 0.75, 0.75))}
+    assert len(said.pop("boxes")) == 1
+    assert said == {"box_labels": (2,), "age": 7}
 
 
 @given(st.lists(boxes), boxes.filter(lambda box: box[0] < box[2] and box[1] < box[3]))
 def test_a_point_is_in_a_box_before_and_after(given: list[Box], part: Box) -> None:
-    found, labels = cropped(given, range(len(given)), part)
+    said = {"boxes": tuple(given), "box_labels": tuple(range(len(given)))}
+    cut = moved(said, FIELDS, 1, part)
+    found, labels = cut.get("boxes", ()), cut.get("box_labels", ())
     assert len(found) == len(labels)
     left, top, right, bottom = map(Fraction, part)
     for box, place in zip(found, labels, strict=True):

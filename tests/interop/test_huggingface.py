@@ -88,8 +88,8 @@ def test_several_labels_boxes_and_attributes(
             assert {names.int2str(label) for label in row["labels"]} == image.findings
             own = {name: row[name] for name in image.attributes if row[name] is not None}
             assert own == image.attributes
-            assert [tuple(box) for box in row["boxes"]] == list(example.boxes)
-            assert tuple(row["box_labels"]) == example.box_labels
+            assert [tuple(box) for box in row["boxes"]] == list(example.fields.get("boxes", ()))
+            assert tuple(row["box_labels"]) == example.fields.get("box_labels", ())
             boxes += len(row["boxes"])
     assert tuple(names.names) == FINDINGS
     assert boxes > 0

@@ -221,7 +221,9 @@ INFO = DatasetInfo(classes=imagenet_classes())
         pytest.param(PLAIN, id="plain"),
         pytest.param(replace(PLAIN, encoded=bytes(range(256)) * 9000), id="long"),
         pytest.param(replace(PLAIN, key="a/\udce9t\udce9.JPEG"), id="name-not-utf-8"),
-        pytest.param(replace(PLAIN, boxes=((0.1, 0.2, 0.3, 0.4), (0, 0, 1, 1))), id="boxes"),
+        pytest.param(
+            replace(PLAIN, fields={"boxes": ((0.1, 0.2, 0.3, 0.4), (0, 0, 1, 1))}), id="boxes"
+        ),
     ],
 )
 def test_tensorflow_serialises_an_example_to_the_same_bytes(

@@ -14,6 +14,7 @@ from dataprep.jobs.preparing.raw_images import RawImages
 from dataprep.jobs.request import MaxBad, Request
 from dataprep.jobs.running.job import Job, SplitJob
 from dataprep.sinks import DatasetInfo
+from dataprep_schemas.fields import Fields
 
 
 @pytest.fixture
@@ -27,11 +28,11 @@ def job_of(
     out: Path,
     info: DatasetInfo,
     *splits: SplitJob,
-    attributes: tuple[Any, ...] = (),
+    fields: Fields = (),
     **options: Any,
 ) -> Job:
     request = Request(
         dataset="imagenet", raw=out, out=out, recipe=Recipe(), max_bad=MaxBad(), **options
     )
     lease = Lease(Workspace(out).lock, "", out / "failure.json")
-    return Job(request, info, attributes, splits, lease, RawImages(out, out, Recipe()))
+    return Job(request, info, fields, splits, lease, RawImages(out, out, Recipe()))

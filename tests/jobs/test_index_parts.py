@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from dataprep.datasets.base import Attribute, Dataset, Found, ScanUnit
+from dataprep.datasets.base import Dataset, Found, ScanUnit
 from dataprep.errors import SinkError, SourceError
 from dataprep.jobs.output.index_parts import (
     IndexParts,
@@ -20,6 +20,7 @@ from dataprep.jobs.output.index_parts import (
     scan_into,
 )
 from dataprep.tables import Ignored, Row, Scanned, Unmatched
+from dataprep_schemas.fields import Field
 from dataprep_schemas.state import IndexPart
 
 UNIT = ScanUnit("train-a", "a.tar")
@@ -88,7 +89,7 @@ def test_changed_raw_data_is_noticed(tmp_path: Path) -> None:
 
 def test_what_else_is_found_is_part_of_it(tmp_path: Path) -> None:
     scan, part = scanned(tmp_path)
-    for others in ({"classes": (("cat", "cat"),)}, {"attributes": (Attribute("age", "int"),)}):
+    for others in ({"classes": (("cat", "cat"),)}, {"fields": (Field("age", "int"),)}):
         assert not is_current(part, replace(scan, found=replace(FOUND, **others)), UNIT)
     more = replace(FOUND, units=(UNIT, ScanUnit("train-b", "b.tar")), description=("two",))
     assert is_current(part, replace(scan, found=more), UNIT)

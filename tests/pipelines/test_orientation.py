@@ -45,7 +45,7 @@ def raw(tmp_path: Path) -> Raw:
 
 
 def with_box(out: Path) -> Example:
-    return next(example for example in dataprep.open(out, "train") if example.boxes)
+    return next(example for example in dataprep.open(out, "train") if "boxes" in example.fields)
 
 
 def bright(pixels: Any) -> tuple[float, ...]:
@@ -61,7 +61,7 @@ def test_what_passes_keeps_its_tag_and_whatever_decodes_turns(raw: Raw, cli: Cli
     assert cli(*raw.command(out)).code == 0
     example = with_box(out)
     assert example.encoded == encoded("JPEG")
-    assert example.boxes[0] == pytest.approx(STORED)
+    assert example.fields["boxes"][0] == pytest.approx(STORED)
     assert example.array().shape == (40, 20, 3)
     assert np.array_equal(example.array(), np.asarray(example.image()))
     assert example.upright_boxes[0] == pytest.approx(UPRIGHT)
@@ -87,8 +87,8 @@ def test_what_is_encoded_anew_is_turned_with_its_boxes(
         out = other
     example = with_box(out)
     assert (example.orientation, example.height, example.width) == (1, 40, 20)
-    assert example.boxes == example.upright_boxes
-    assert example.boxes[0] == pytest.approx(UPRIGHT)
+    assert example.fields["boxes"] == example.upright_boxes
+    assert example.fields["boxes"][0] == pytest.approx(UPRIGHT)
     assert bright(example.array()) == pytest.approx(UPRIGHT, abs=0.03)
 
 
@@ -104,7 +104,7 @@ def test_a_set_of_other_rules_is_not_added_to(raw: Raw, cli: Cli) -> None:
 def test_pngs_turn_too(mode: str) -> None:
     data = encoded("PNG", mode)
     grey = "RGB" if mode == "RGB" else "Grayscale"
-    example = Example("a", data, "PNG", 20, 40, grey, (0,), "", "", ((0, 0, 1, 1),))
+    example = Example("a", data, "PNG", 20, 40, grey, (0,), "", "", {"boxes": ((0, 0, 1, 1),)})
     assert example.orientation == 6
     expected = np.asarray(tagged(mode)).swapaxes(0, 1)[:, ::-1]
     assert np.array_equal(example.array(), expected)

@@ -24,7 +24,7 @@ def test_formats_do_not_matter(cli: Cli, shelf: Shelf, name: str) -> None:
         assert result.out.splitlines() == [
             "train: the same 24 examples, in the same order",
             "validation: the same 6 examples, in the same order",
-            "same: keys, labels, boxes, captions, attributes and image bytes",
+            "same: keys, labels, fields and image bytes",
         ]
 
 
@@ -76,7 +76,7 @@ def test_a_changed_example_is_named(cli: Cli, tiny: Made, changed: Changed) -> N
     assert result.out.splitlines()[:2] == [
         f"train: another image, or something else is said of it: {key_of(tiny)}",
         f"train: 0 only in {tiny.out}, 0 only in {other}, "
-        "0 with other labels, 1 with another image, boxes, captions or attributes",
+        "0 with other labels, 1 with another image or fields",
     ]
     assert "validation: the same 6 examples" in result.out
     assert f"{tiny.out} and {other} do not hold the same examples" in result.error

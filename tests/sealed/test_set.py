@@ -84,7 +84,10 @@ NO_PATHS = (
         (lambda it: it.update(seed=10**30), r"\$\.seed"),
         (lambda it: it["sink"].update(name="x; rm -rf /"), r"\$\.sink\.name"),
         (lambda it: it["sink"].update(config={"a": [1]}), r"\$\.sink\.config"),
-        (lambda it: it["examples"].update(attributes=[['x"; COPY', "int"]]), r"attributes\[0\]"),
+        (
+            lambda it: it["examples"].update(fields=[{"name": 'x"; COPY', "kind": "int"}]),
+            r"fields\[0\]",
+        ),
         (lambda it: renamed(it, "../x"), r"at `key` in `\$\."),
         (lambda it: renamed(it, "a\x1b[2J"), r"at `key` in `\$\."),
         (lambda it: it.update(format="dataprep-manifest-1"), "its format is 'dataprep-manifest-1'"),

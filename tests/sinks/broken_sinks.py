@@ -43,7 +43,7 @@ class CleansKeys(JsonSink):
 
 
 class LosesAttributes(JsonSink):
-    keeps_attributes = True
+    keeps = ("int", "text")
 
 
 class LeaksReader(JsonSink):

@@ -12,6 +12,7 @@ from typing import Any
 from PIL import Image
 
 from dataprep.sinks import DatasetInfo, Example, ShardName, Sink, WrittenFile
+from dataprep_schemas.fields import BOXES
 
 CLASSES = tuple((f"n{number:08d}", f"class {number}") for number in range(14))
 SINGLE = DatasetInfo(classes=CLASSES)
@@ -51,7 +52,7 @@ def example(number: int, info: DatasetInfo = SINGLE, size: int = 0, **changes: A
         labels=labels,
         synset=info.identifiers(labels),
         class_name=info.names(labels),
-        boxes=((0.0, 0.25, 0.5, 1.0),) if number % 2 and info.boxes else (),
+        fields={"boxes": ((0.0, 0.25, 0.5, 1.0),)} if number % 2 and BOXES in info.fields else {},
     )
     return replace(made, **changes)
 

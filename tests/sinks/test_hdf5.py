@@ -18,11 +18,13 @@ from dataprep.sinks import hdf5_file
 from dataprep.sinks.base import FinishedShard, Sink
 from dataprep.sinks.example import DatasetInfo, Example
 from dataprep.sinks.hdf5 import Hdf5ArraysSink, Hdf5CaffeSink, Hdf5Sink
+from dataprep_schemas import fields
+from dataprep_schemas.fields import Field, present
 from tests.sinks import examples as examples_
 
 SINK = Hdf5Sink()
 CLASSES = (("n01440764", "tench"), ("n01443537", "goldfish"), ("n01484850", "great white shark"))
-ONE = DatasetInfo(CLASSES)
+ONE = DatasetInfo(CLASSES, fields=(fields.BOXES,))
 COLOR = DatasetInfo(CLASSES, size=(3, 4))
 HDF5_2 = h5py.version.hdf5_version_tuple >= (2,)
 GREY = DatasetInfo(CLASSES, multilabel=True, colorspace="Grayscale", size=(2, 5))
@@ -39,7 +41,8 @@ def example(
     boxes: tuple[tuple[float, float, float, float], ...] = (),
 ) -> Example:
     height, width = size
-    shape: dict[str, Any] = {"format": format_, "height": height, "width": width, "boxes": boxes}
+    shape: dict[str, Any] = {"format": format_, "height": height, "width": width}
+    shape["fields"] = present({"boxes": boxes})
     return examples_.example(0, info, key=key, encoded=encoded, labels=labels, **shape)
 
 
@@ -149,7 +152,7 @@ def test_encoded_images_are_as_docs_hdf5_md_says(tmp_path: Path) -> None:
         assert [codes[each.format] for each in examples] == file["formats"][:].tolist()
         bounds = file["box_offsets"][:]
         assert [tuple(box) for box in file["boxes"][bounds[2] : bounds[3]].tolist()] == list(
-            examples[2].boxes
+            examples[2].fields["boxes"]
         )
         assert dict(zip(file.attrs["classes"], file.attrs["class_names"], strict=True)) == dict(
             CLASSES
@@ -208,7 +211,9 @@ def test_caffe_counts_values_in_an_int(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 INFO = DatasetInfo(
-    CLASSES, multilabel=True, attributes=(("patient_id", "int"), ("view", "text")), boxes=True
+    CLASSES,
+    multilabel=True,
+    fields=(fields.BOXES, fields.BOX_LABELS, Field("patient_id", "int"), Field("view", "text")),
 )
 LOWEST = -(2**63)
 ATTRIBUTES: list[dict[str, int | str]] = [
@@ -220,7 +225,7 @@ ATTRIBUTES: list[dict[str, int | str]] = [
 ]
 BOX_LABELS = ((), (2,), (0, 1), (), ())  # as many as boxes, or nothing is said
 EXAMPLES = [
-    replace(it, attributes=attributes, box_labels=labels)
+    replace(it, fields=present({**it.fields, **attributes, "box_labels": labels}))
     for it, attributes, labels in zip(photographs(5, INFO), ATTRIBUTES, BOX_LABELS, strict=True)
 ]
 
@@ -253,7 +258,7 @@ def test_a_value_without_a_place_is_refused(tmp_path: Path, view: str, message: 
     writer = Hdf5Sink().open([tmp_path / "train.h5"], INFO)
     writer.write(good)
     with pytest.raises(SinkError, match=rf"^'n01440764/.*{message}"):
-        writer.write(replace(good, attributes={"view": view}))
+        writer.write(replace(good, fields={"view": view}))
     writer.write(good)
     writer.close()
     writer.abandon()

@@ -11,6 +11,7 @@ from dataprep.jobs.running.job import kept_info
 from dataprep.plugins import load_sink
 from dataprep.sealed.set import SealedSet, examples_of
 from dataprep.sinks import DatasetInfo
+from dataprep_schemas.fields import BOX_LABELS, BOXES, CAPTIONS, Field
 from tests.conftest import Made
 
 INFO = DatasetInfo(
@@ -18,15 +19,11 @@ INFO = DatasetInfo(
     multilabel=True,
     colorspace="Grayscale",
     size=(250, 240),
-    attributes=(("patient_id", "int"), ("view", "text")),
-    boxes=True,
-    captions=True,
+    fields=(BOXES, BOX_LABELS, CAPTIONS, Field("patient_id", "int"), Field("view", "text")),
 )
 
 
-@pytest.mark.parametrize(
-    "info", [INFO, replace(INFO, attributes=(), boxes=False, captions=False, size=None)]
-)
+@pytest.mark.parametrize("info", [INFO, replace(INFO, fields=(), size=None)])
 def test_a_manifest_gives_back_what_it_was_told(tiny: Made, info: DatasetInfo) -> None:
     sealed = SealedSet.read(tiny.out)
     told = structs.replace(sealed.manifest, examples=examples_of(info))
@@ -40,12 +37,13 @@ def test_a_manifest_gives_back_what_it_was_told(tiny: Made, info: DatasetInfo) -
         ("hdf5", INFO, ()),
         (
             "recordio",
-            replace(INFO, attributes=(), boxes=False, captions=False),
-            ("bounding boxes", "captions", "patient_id, view"),
+            replace(INFO, fields=()),
+            ("box_labels, boxes, captions, patient_id, view",),
         ),
+        ("hdf5-arrays", replace(INFO, fields=INFO.fields[2:]), ("box_labels, boxes",)),
     ],
 )
 def test_what_is_left_out_is_said(name: str, kept: DatasetInfo, lost: tuple[str, ...]) -> None:
     lines: list[str] = []
     assert kept_info(INFO, load_sink(name), lines.append) == kept
-    assert lines == [f"sink {name} has no place for {what}: they are left out" for what in lost]
+    assert lines == [f"sink {name} has no place for {what}: left out" for what in lost]

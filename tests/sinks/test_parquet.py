@@ -18,12 +18,14 @@ from dataprep.sinks import DatasetInfo, ShardName
 from dataprep.sinks import parquet as sink_module
 from dataprep.sinks.example import Example
 from dataprep.sinks.parquet import ROWS, ParquetSink
+from dataprep_schemas.fields import BOX_LABELS, BOXES, CAPTIONS, Field
 from tests.sinks import examples as examples_
 from tests.sinks.examples import MULTI, SINGLE, example
 
 SINK = ParquetSink()
 PLAIN = replace(SINGLE, classes=(("n1", "crane"), ("n2", "crane"), ("\udce9", "caf\udce9")))
-FULL = replace(MULTI, boxes=True, captions=True, attributes=(("view", "text"), ("age", "int")))
+PLAIN_ONES = (Field("view", "text"), Field("age", "int"))
+FULL = replace(MULTI, fields=(BOXES, BOX_LABELS, CAPTIONS, *PLAIN_ONES))
 
 # What the docs of `datasets` say of a ClassLabel and an Image, written down.
 FEATURES: dict[str, Any] = {
@@ -94,9 +96,11 @@ def test_the_bytes_are_pyarrows_own(tmp_path: Path) -> None:
 
 
 def test_columns_are_those_of_the_data_set(tmp_path: Path) -> None:
-    one = replace(example(5, FULL), labels=(1, 3), boxes=((0.0, 0.25, 0.5, 1.0),), box_labels=(13,))
+    boxed = {"boxes": ((0.0, 0.25, 0.5, 1.0),), "box_labels": (13,)}
+    said = {"captions": ("two lungs", "\udce9"), "age": 58, "view": "z\0\udce9"}
+    one = replace(example(5, FULL), labels=(1, 3), fields=boxed)
     rows = [
-        replace(one, attributes={"age": 58, "view": "z\0\udce9"}, captions=("two lungs", "\udce9")),
+        replace(one, fields=boxed | said),
         replace(one, key="\udcff/b"),
     ]
     table = parquet.read_table(write(tmp_path / "it", FULL, rows))
@@ -114,10 +118,9 @@ def test_columns_are_those_of_the_data_set(tmp_path: Path) -> None:
     assert table.column("image")[1].as_py() == {"bytes": one.encoded, "path": "b"}
     with SINK.reader([tmp_path / "it"], DatasetInfo()) as reader:  # which finds out by itself
         found = list(reader)
-        assert reader.info == replace(FULL, boxes=False, captions=False, attributes=())
+        assert reader.info == replace(FULL, fields=())
     assert [it.key for it in found] == [one.key, "\udcff/b"]
-    assert [it.captions for it in found] == [("two lungs", "\udce9"), ()]
-    assert [dict(it.attributes) for it in found] == [{"age": 58, "view": "z\0\udce9"}, {}]
+    assert [it.fields for it in found] == [boxed | said, boxed]
 
 
 def test_row_groups_end_at_so_many_rows_or_bytes(
@@ -169,7 +172,7 @@ def test_a_flipped_bit_in_an_image_is_noticed(tmp_path: Path) -> None:
 
 def test_what_it_cannot_hold_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match=r"column 'Label' of its own, .* rename it"):
-        SINK.check(replace(PLAIN, attributes=(("age", "int"), ("Label", "text"))))
+        SINK.check(replace(PLAIN, fields=(Field("age", "int"), Field("Label", "text"))))
     monkeypatch.setattr(sink_module, "_LARGEST", 100)
     writer = SINK.open([tmp_path / "it"], PLAIN)
     with pytest.raises(SinkError, match="bytes; Parquet holds at most 100"):

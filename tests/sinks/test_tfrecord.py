@@ -19,6 +19,7 @@ from dataprep.sinks import DatasetInfo, tf_example
 from dataprep.sinks.example import Example
 from dataprep.sinks.tfrecord import TFRecordSink, TFRecordWriter
 from dataprep_schemas import example_pb2
+from dataprep_schemas.fields import BOX_LABELS, BOXES, CAPTIONS, Field
 from tests.sinks import examples as examples_
 
 # Written by TensorFlow 2.21:
@@ -54,7 +55,7 @@ FINDINGS = replace(
     labels=(1, 2),
     synset="B|C",
     class_name="Effusion|Mass",
-    boxes=((0.25, 0.5, 0.75, 1.0),),
+    fields={"boxes": ((0.25, 0.5, 0.75, 1.0),)},
 )
 
 
@@ -120,16 +121,20 @@ GOLDEN_MULTI_LABEL = (
 
 RADIOGRAPHS = replace(
     MULTI,
-    attributes=(("patient_id", "int"), ("view", "text"), ("age", "int")),
-    boxes=True,
-    captions=True,
+    fields=(
+        *(BOXES, BOX_LABELS, CAPTIONS),
+        *(Field("patient_id", "int"), Field("view", "text"), Field("age", "int")),
+    ),
 )
 RADIOGRAPH = replace(
     FINDINGS,
-    boxes=((0.25, 0.5, 0.75, 1.0), (0.0, 0.0, 0.5, 0.5)),
-    box_labels=(2, 0),
-    attributes={"view": "PA", "patient_id": -(2**40)},
-    captions=("two lungs", "ein Thorax, 左"),
+    fields={
+        "boxes": ((0.25, 0.5, 0.75, 1.0), (0.0, 0.0, 0.5, 0.5)),
+        "box_labels": (2, 0),
+        "captions": ("two lungs", "ein Thorax, 左"),
+        "view": "PA",
+        "patient_id": -(2**40),
+    },
 )
 
 
@@ -142,18 +147,16 @@ def test_attributes_and_box_labels_are_features_of_their_own() -> None:
     assert feature["attribute/patient_id"].int64_list.value == [-(2**40)]
     assert feature["attribute/view"].bytes_list.value == [b"PA"]
     assert "attribute/age" not in feature, "readers take their default"
-    captions = [text.encode() for text in RADIOGRAPH.captions]
+    captions = [text.encode() for text in RADIOGRAPH.fields["captions"]]
     assert feature["image/caption"].bytes_list.value == captions
     for info in (RADIOGRAPHS, UNKNOWN):
-        assert tf_example.decode(data, info) == replace(
-            RADIOGRAPH, attributes={"patient_id": -(2**40), "view": "PA"}
-        )
+        assert tf_example.decode(data, info) == RADIOGRAPH
 
 
 @pytest.mark.parametrize(
     ("key", "stored", "message"),
     [
-        ("image/object/bbox/label", [2], "1 box labels for 2 boxes"),
+        ("image/object/bbox/label", [2], "1 box_labels for 2 boxes"),
         ("image/object/bbox/label", [2, 3], "not all of the 3 classes"),
         ("attribute/age", [1, 2], "attribute/age has 2 values, expected 1"),
         ("image/class/label", [1, 0], r"its labels are \[1, 0\], expected 3"),
@@ -170,16 +173,16 @@ def test_contradictions_are_found(key: str, stored: list[int], message: str) -> 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"attributes": {"age": "58"}}, "attribute age is '58', expected a number from -92"),
-        ({"attributes": {"age": True}}, "attribute age is True, expected a number"),
-        ({"attributes": {"age": -(2**63)}}, "attribute age is -9223372036854775808, expected"),
-        ({"attributes": {"view": 1}}, "attribute view is 1, expected a text; leave out what is"),
-        ({"attributes": {"view": ""}}, "attribute view is '', expected a text; leave out what is"),
-        ({"attributes": {"view": "\ud800"}}, r"attribute view is '\\ud800', expected a text"),
-        ({"captions": ("a", "")}, "one of its captions is empty or no Unicode; leave it out"),
-        ({"captions": ("\ud800",)}, "one of its captions is empty or no Unicode; leave it out"),
-        ({"box_labels": (1,)}, "1 box labels for 2 boxes"),
-        ({"box_labels": (1, -1)}, r"box labels \[1, -1\] are not all of the 3 classes"),
+        ({"age": "58"}, "its age is '58', expected a number from -92"),
+        ({"age": True}, "its age is True, expected a number"),
+        ({"age": -(2**63)}, "its age is -9223372036854775808, expected"),
+        ({"view": 1}, "its view is 1, expected a text; leave out what is"),
+        ({"view": ""}, "its view is '', expected a text; leave out what is"),
+        ({"view": "\ud800"}, r"its view is '\\ud800', expected a text"),
+        ({"captions": ("a", "")}, r"its captions is \('a', ''\), expected texts"),
+        ({"captions": ("\ud800",)}, "expected texts in Unicode, none of them empty; leave"),
+        ({"box_labels": (1,)}, "1 box_labels for 2 boxes"),
+        ({"box_labels": (1, -1)}, r"box_labels \[1, -1\] are not all of the 3 classes"),
         ({"labels": (3,)}, "not all of the 3 classes"),
         ({"format": "RAW"}, "its format is RAW, expected JPEG or PNG"),
     ],
@@ -189,8 +192,10 @@ def test_what_is_not_of_the_data_set_is_refused(
 ) -> None:
     """Whatever the format, by the class that all writers are derived from."""
     writer = TFRecordWriter([tmp_path / "data", tmp_path / "index"], RADIOGRAPHS)
+    own = {name: value for name, value in changes.items() if hasattr(RADIOGRAPH, name)}
+    changed = replace(RADIOGRAPH, fields={**RADIOGRAPH.fields, **changes}, **own)
     with pytest.raises(SinkError, match=f"^'00000001_000.png': .*{message}"):
-        writer.write(replace(RADIOGRAPH, **changes))
+        writer.write(changed)
     writer.abandon()
 
 
@@ -203,7 +208,7 @@ def test_one_label_of_the_data_set_s_is_needed(tmp_path: Path, labels: tuple[int
 
 
 def test_boxes_of_a_single_label_set_all_show_the_label() -> None:
-    boxed = replace(EXAMPLE, boxes=RADIOGRAPH.boxes)
+    boxed = replace(EXAMPLE, fields={"boxes": RADIOGRAPH.fields["boxes"]})
     data = encoded(boxed, KNOWN)
     feature = example_pb2.Example.FromString(data).features.feature
     assert feature["image/object/bbox/label"].int64_list.value == [1, 1]
@@ -228,7 +233,7 @@ def boxes() -> st.SearchStrategy[tuple[tuple[float, float, float, float], ...]]:
         labels=st.tuples(st.integers(0, 2**31)),
         synset=st.text(),
         class_name=st.text(),
-        boxes=boxes(),
+        fields=boxes().map(lambda found: {"boxes": found} if found else {}),
     )
 )
 def test_examples_come_back(example: Example) -> None:
@@ -249,10 +254,9 @@ def test_an_example_too_large_for_a_protocol_buffer_is_refused(
 
 
 def test_classes_that_are_no_utf8_keep_their_bytes() -> None:
-    info = replace(MULTI, classes=(("c\udcff", "n\udcfe"), ("d", "d")), boxes=True)
-    example = replace(
-        FINDINGS, labels=(0, 1), synset="c\udcff|d", class_name="n\udcfe|d", box_labels=(0,)
-    )
+    info = replace(MULTI, classes=(("c\udcff", "n\udcfe"), ("d", "d")))
+    example = replace(FINDINGS, labels=(0, 1), synset="c\udcff|d", class_name="n\udcfe|d")
+    example = replace(example, fields={**example.fields, "box_labels": (0,)})
     data = encoded(example, info)
     feature = example_pb2.Example.FromString(data).features.feature
     assert feature["image/class/synset"].bytes_list.value == [b"c\xff|d"]

@@ -20,17 +20,21 @@ from dataprep.sinks import DatasetInfo, webdataset_sample
 from dataprep.sinks.example import Example
 from dataprep.sinks.webdataset import WebDatasetSink, header
 from dataprep.sinks.webdataset_sample import Stems
+from dataprep_schemas.fields import BOX_LABELS, BOXES, CAPTIONS, Field
 from tests.sinks import examples as examples_
 from tests.sinks.examples import picture
 
 SINK = WebDatasetSink()
-SINGLE = replace(examples_.SINGLE, boxes=True)
-MULTI = replace(examples_.MULTI, boxes=True)
-RADIOGRAPHS = replace(MULTI, attributes=(("view", "text"), ("age", "int")), captions=True)
+SINGLE = replace(examples_.SINGLE, fields=(BOXES,))
+MULTI = replace(examples_.MULTI, fields=(BOXES, BOX_LABELS))
+PLAIN = (Field("view", "text"), Field("age", "int"))
+RADIOGRAPHS = replace(MULTI, fields=(*MULTI.fields, CAPTIONS, *PLAIN))
 SAID: dict[str, object] = {
+    "boxes": ((0.0, 0.25, 0.5, 1.0),),
     "box_labels": (3,),
-    "attributes": {"view": "PA", "age": 58},
     "captions": ("two lungs", "ein Thorax, 左"),
+    "view": "PA",
+    "age": 58,
 }
 
 # What one sample is, in the order of the archive; written down, not computed.
@@ -149,7 +153,7 @@ def test_archives_of_others_are_read(tmp_path: Path, kind: int) -> None:
         ([("a.jpg", picture(0)), ("a.cls", b"tench")], "record 0: ValueError: .*b'tench'"),
         (
             [("a.jpg", picture(0)), ("a.json", b'{"labels": [1]}')],
-            "record 0: ValidationError: .*`boxes`",
+            "record 0: ValidationError: .*`class_name`",
         ),
         ([PARTS[0], (PARTS[1][0], b"2"), PARTS[2]], r"its \.cls says 2, its \.json \[1\]"),
         ([("a.png", b""), ("a.json", PARTS[2][1])], r"it is a \.png, but its \.json says JPEG"),
@@ -181,10 +185,11 @@ def test_the_webdataset_library_reads_the_same(tmp_path: Path, info: DatasetInfo
 
 
 def test_the_json_says_everything_but_the_image(tmp_path: Path) -> None:
-    one = example(1, RADIOGRAPHS, labels=(1, 3), **SAID)
+    one = example(1, RADIOGRAPHS, labels=(1, 3), fields=SAID)
     paths = write(tmp_path, [one, example(2, RADIOGRAPHS)], RADIOGRAPHS)
     fields, others = (json.loads(data) for data in members(paths[0], ".json"))
-    assert set(fields) == {*Example.__dataclass_fields__} - {"encoded"}
+    there = {*Example.__dataclass_fields__} - {"encoded", "fields"}
+    assert set(fields) == there | {"attributes", "boxes", "box_labels", "captions"}
     assert fields["attributes"] == {"age": 58, "view": "PA"}
     assert fields["box_labels"] == [3]
     assert others["attributes"] == {}, "always there, so that readers need not ask"
@@ -199,8 +204,8 @@ def test_a_text_beside_an_image_is_its_caption(tmp_path: Path) -> None:
     foreign = [("a.jpg", image), ("a.txt", "ein Bär".encode()), ("b.jpg", image), ("b.txt", b"")]
     path = archive(tmp_path / "theirs.tar", foreign, tarfile.USTAR_FORMAT)
     with SINK.reader([path], MULTI) as reader:
-        assert [one.captions for one in reader] == [("ein Bär",), ()]
-    one = example(1, RADIOGRAPHS, captions=("said",))
+        assert [one.fields for one in reader] == [{"captions": ("ein Bär",)}, {}]
+    one = example(1, RADIOGRAPHS, fields={"captions": ("said",)})
     parts = webdataset_sample.encode(one, RADIOGRAPHS)
     other = {extension: b"else" if extension == "txt" else data for extension, data in parts}
     with pytest.raises(SinkError, match=r"its \.txt is not the first caption of its \.json"):

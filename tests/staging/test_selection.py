@@ -72,7 +72,7 @@ def inventory(digest: str = DIGEST, **splits: Split) -> Inventory:
         input=dict.fromkeys(splits, Input(1, 1, "0" * 32)),
         num_shards={name: len(each.shards) for name, each in splits.items()},
         sink=SinkConfig("tfrecord", {}),
-        examples=Examples(False, "RGB", None, (), boxes=False),
+        examples=Examples(False, "RGB", None),
         layout="split",
         versions={},
         classes=(),

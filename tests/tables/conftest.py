@@ -13,8 +13,9 @@ import pytest
 from pyarrow import parquet
 
 from dataprep.tables import Row, Scanned
-from dataprep.tables.arrow import Attributes, index_tables
+from dataprep.tables.arrow import index_tables
 from dataprep.tables.images import Images
+from dataprep_schemas.fields import Fields
 from dataprep_schemas.tables import schema_of
 
 Find = Callable[..., Images]
@@ -28,18 +29,17 @@ def find(tmp_path: Path) -> Iterator[Find]:
         def made(
             *units: Scanned,
             classes: Sequence[str] = ("a", "b", "c"),
-            attributes: Attributes = (),
+            fields: Fields = (),
             wanted: Sequence[str] | None = None,
         ) -> Images:
             paths, statuses = [], Counter[str]()
             for number, unit in enumerate(units):
                 paths.append(tmp_path / f"{number}.parquet")
-                with parquet.ParquetWriter(paths[-1], schema_of("index", attributes)) as file:
-                    for table in index_tables(unit, classes, attributes):
+                with parquet.ParquetWriter(paths[-1], schema_of("index", fields)) as file:
+                    for table in index_tables(unit, classes, fields):
                         file.write_table(table)
                         statuses.update(table.column("status").to_pylist())
-            names = [name for name, _ in attributes]
-            return stack.enter_context(Images(paths, tmp_path, statuses, names, wanted))
+            return stack.enter_context(Images(paths, tmp_path, statuses, fields, wanted))
 
         yield made
 

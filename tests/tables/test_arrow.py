@@ -14,8 +14,9 @@ from pyarrow import parquet
 
 from dataprep.errors import SourceError
 from dataprep.tables import Row, Scanned
-from dataprep.tables.arrow import Attributes, index_tables, order_rows
-from dataprep_schemas.tables import CAPTIONS, schema_of
+from dataprep.tables.arrow import index_tables, order_rows
+from dataprep_schemas.fields import BOX_LABELS, BOXES, CAPTIONS, Field
+from dataprep_schemas.tables import schema_of
 from tests.tables.conftest import Find, row
 
 AGES = pa.array([1])
@@ -47,7 +48,7 @@ def test_a_forged_part_of_the_index_is_one_line(
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=6)
 # Of places below the raw directory, the only ones that scans name.
 INSIDE = NAMES.filter(lambda name: name[0] != "/" and ".." not in name.split("/"))
-BOXES = st.tuples(*[st.floats(0, 1)] * 4)
+SIDES = st.tuples(*[st.floats(0, 1)] * 4)
 ROWS = st.builds(
     Row,
     key=NAMES,
@@ -56,20 +57,29 @@ ROWS = st.builds(
     size=st.integers(0, 2**60),
     modified=st.integers(-(2**40), 2**40),
     labels=st.sets(st.integers(0, 4)).map(lambda found: tuple(sorted(found))),
-    boxes=st.lists(BOXES, max_size=2).map(tuple),
-    box_labels=st.lists(st.integers(0, 4), max_size=2).map(tuple),
-    attributes=st.fixed_dictionaries({}, optional={"age": st.integers(0, 99), "view": NAMES}),
-    captions=st.lists(NAMES, max_size=2).map(tuple),
+    fields=st.fixed_dictionaries(
+        {},
+        optional={
+            "boxes": st.lists(SIDES, min_size=1, max_size=2).map(tuple),
+            "box_labels": st.lists(st.integers(0, 4), min_size=1, max_size=2).map(tuple),
+            "captions": st.lists(NAMES, min_size=1, max_size=2).map(tuple),
+            "age": st.integers(0, 99),
+            "view": NAMES,
+        },
+    ),
     packing=st.sampled_from([(), ("gzip", "r"), ("stored", 2**32 - 1), ("deflate", 8, 0)]),
 )
 
 
+DECLARED = (BOXES, BOX_LABELS, CAPTIONS)
+
+
 @given(st.lists(ROWS, min_size=1, max_size=8))
 def test_a_row_survives_being_written_and_read(rows: list[Row]) -> None:
-    attributes: Attributes = (CAPTIONS, ("age", "int"), ("view", "text"))
+    fields = (*DECLARED, Field("age", "int"), Field("view", "text"))
     classes = [str(number) for number in range(5)]
-    (table,) = index_tables(Scanned({"train": rows}), classes, attributes)
-    assert table.schema == schema_of("index", attributes)
+    (table,) = index_tables(Scanned({"train": rows}), classes, fields)
+    assert table.schema == schema_of("index", fields)
     numbers = {
         name: [
             None if cell is None else [int(label) for label in cell]
@@ -77,7 +87,7 @@ def test_a_row_survives_being_written_and_read(rows: list[Row]) -> None:
         ]
         for name in ("labels", "box_labels")
     }
-    order = schema_of("order", attributes)
+    order = schema_of("order", fields)
     columns = {name: table.column(name) for name in order.names if name not in ("shard", *numbers)}
     found = (
         pa.table({"shard": [0] * len(rows), **columns, **numbers}).select(order.names).cast(order)
@@ -91,18 +101,17 @@ def test_a_name_that_is_not_utf_8_is_refused_in_a_line() -> None:
         [*index_tables(scanned, ["a"], ())]
 
 
-def test_captions_of_a_set_that_says_it_has_none_are_refused_in_a_line() -> None:
-    scanned = Scanned({"train": [row("x.jpg", captions=("a cat",))]})
-    with pytest.raises(
-        SourceError, match=r"^x\.jpg has captions; .* must say so \(has_captions\)$"
-    ):
+def test_a_field_that_a_set_does_not_declare_is_refused_in_a_line() -> None:
+    scanned = Scanned({"train": [row("x.jpg", fields={"captions": ("a cat",)})]})
+    with pytest.raises(SourceError, match=r"^x\.jpg has captions, .* declare all in `fields`$"):
         [*index_tables(scanned, ["a"], ())]
 
 
 @pytest.mark.parametrize("field", ["labels", "box_labels"])
 @pytest.mark.parametrize("label", [2, -1])
 def test_a_label_that_no_class_has_is_refused_in_a_line(field: str, label: int) -> None:
-    scanned = Scanned({"train": [msgspec.structs.replace(row("x.jpg"), **{field: (label,)})]})
+    change = {field: (label,)} if field == "labels" else {"fields": {field: (label,)}}
+    scanned = Scanned({"train": [msgspec.structs.replace(row("x.jpg"), **change)]})
     said = rf"^x\.jpg has the label {label}, and the 2 classes count from 0; make labels"
     with pytest.raises(SourceError, match=said):
-        [*index_tables(scanned, ["a", "b"], ())]
+        [*index_tables(scanned, ["a", "b"], DECLARED)]

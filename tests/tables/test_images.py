@@ -9,8 +9,8 @@ import pytest
 
 from dataprep.errors import SourceError
 from dataprep.tables import Row, Scanned
+from dataprep_schemas.fields import BOXES, CAPTIONS, Field
 from dataprep_schemas.manifest import Unmatched
-from dataprep_schemas.tables import CAPTIONS
 from tests.tables.conftest import Find, listed, member, row
 
 
@@ -92,27 +92,30 @@ def test_a_limit_takes_those_with_the_smallest_hashes(find: Find, limit: int | F
     ]
 
 
+FIELDS = (BOXES, CAPTIONS, Field("age", "int"))
+
+
 def test_the_digest_is_of_what_shapes_the_output_and_not_of_where_it_lies(find: Find) -> None:
     def digest_of(*rows: Row) -> str:
-        images = find(Scanned({"train": rows}), attributes=(("age", "int"), CAPTIONS))
+        images = find(Scanned({"train": rows}), fields=FIELDS)
         images.choose(["train"], ["a", "b"], multilabel=False, seed=0, limit=None)
         found = images.summaries()["train"]
         assert (found.images, found.bytes) == (len(rows), sum(each.size for each in rows))
         digest: str = found.digest
         return digest
 
-    rows = [row("x", attributes={"age": 5}), row("y", boxes=((0.1, 0.2, 0.3, 0.4),))]
+    rows = [row("x", fields={"age": 5}), row("y", fields={"boxes": ((0.1, 0.2, 0.3, 0.4),)})]
     moved = [
-        Row("y", "y", 0, 9, 77, (0,), rows[1].boxes),
-        Row("x", "b", 1, 9, 2, (0,), attributes={"age": 5}),
+        Row("y", "y", 0, 9, 77, (0,), rows[1].fields),
+        Row("x", "b", 1, 9, 2, (0,), {"age": 5}),
     ]
     first = digest_of(*rows)
     assert digest_of(*moved) == first
     for change in (
-        row("x", attributes={"age": 6}),
-        row("z", attributes={"age": 5}),
-        row("x", labels=(1,), attributes={"age": 5}),
+        row("x", fields={"age": 6}),
+        row("z", fields={"age": 5}),
+        row("x", labels=(1,), fields={"age": 5}),
         row("x"),
-        row("x", attributes={"age": 5}, captions=("a cat",)),
+        row("x", fields={"age": 5, "captions": ("a cat",)}),
     ):
         assert digest_of(change, rows[1]) != first

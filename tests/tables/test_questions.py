@@ -22,10 +22,11 @@ from dataprep.system.state_files import file_sha256
 from dataprep.tables import questions
 from dataprep.tables.questions import answer, chosen_rows
 from dataprep.tables.records import parquet_writer
+from dataprep_schemas.fields import Field
 from dataprep_schemas.manifest import RecordsFile
 from dataprep_schemas.tables import schema_of
 
-SCHEMA = schema_of("records", (("view", "text"), ("age", "int")))
+SCHEMA = schema_of("records", (Field("view", "text"), Field("age", "int")))
 SHARES = tuple(map(Fraction, ("1/1000", "0.05", "0.1", "0.25", "1/3", "0.5", "0.9", "1")))
 MARK = "what no query may print"
 

@@ -34,6 +34,7 @@ from dataprep.system.state_files import file_sha256
 from dataprep.tables import sealing
 from dataprep.tables.records import NAME, STATUSES, RecordsTable, conspicuous
 from dataprep.tables.sealing import WrittenRecords
+from dataprep_schemas.fields import BOXES, Field
 from dataprep_schemas.state import CommitRecord
 from dataprep_schemas.tables import RECORDS, schema_of
 from tests.jobs.conftest import job_of, workspace
@@ -43,7 +44,7 @@ __all__ = ["workspace"]  # the fixture
 
 CLASSES = (("n01", "tench"), ("n02", "goldfish"), ("n03", "shark|fish"))
 INFO = DatasetInfo(CLASSES, multilabel=True)
-ATTRIBUTES = (("age", "int"), ("view", "text"))
+FIELDS = (BOXES, Field("age", "int"), Field("view", "text"))
 SETTINGS = settings(max_examples=8)
 
 KEYS = st.text("aZ0/é\U0001f41f'\"|", min_size=1, max_size=4)
@@ -81,7 +82,7 @@ def small_groups() -> Iterator[None]:
 
 def write(workspace: Workspace, shard: ShardName, items: Sequence[Made | Rejected]) -> CommitRecord:
     path = workspace.rows(shard)
-    with ShardRows(path, shard, INFO, ATTRIBUTES) as rows:  # type: ignore[arg-type]  # literals
+    with ShardRows(path, shard, INFO, FIELDS) as rows:
         for item in items:
             rows.add(item)
         rows.close()
@@ -93,7 +94,7 @@ def expected(shard: ShardName, items: Sequence[Made | Rejected]) -> list[dict[st
     rows: list[dict[str, Any]] = []
     stored = 0
     for item in items:
-        row = dict.fromkeys([*RECORDS, "age", "view"])
+        row = dict.fromkeys([*RECORDS, "boxes", "age", "view"])
         row |= {"split": shard.split, "shard": shard.number, "reason": item.reason}
         if isinstance(item, Rejected):
             said: Any = item
@@ -114,7 +115,7 @@ def expected(shard: ShardName, items: Sequence[Made | Rejected]) -> list[dict[st
         classes = [CLASSES[label][0] for label in said.labels]
         rows.append(
             {**row, "key": said.key, "labels": [*said.labels], "classes": classes}
-            | dict(item.attributes)
+            | dict(item.fields)
         )
     return rows
 
@@ -173,7 +174,7 @@ def join(
     records = [write(workspace, shard, items) for shard, items in contents.items()]
     for record in records:
         commit(workspace, record)
-    job = job_of(workspace.out, INFO, *splits, attributes=ATTRIBUTES)
+    job = job_of(workspace.out, INFO, *splits, fields=FIELDS)
     with locked(workspace) as lease:
         return join_rows(replace(job, lease=lease), records, tables)
 
@@ -197,7 +198,7 @@ def test_the_table_has_every_row_and_the_sums_are_its_own(
         data = workspace.records.read_bytes()
         found = parquet.read_table(workspace.records).to_pylist()
         with RecordsTable(workspace.out, None) as table:
-            assert table.attributes == ATTRIBUTES
+            assert table.fields == FIELDS
             read = [row for part in table.between(0, columns=["key"]) for row in part.to_pylist()]
             for start, stop in ((0, 0), (0, len(found)), (len(found) // 3, 2 * len(found) // 3)):
                 keys = [row["key"] for row in found[start:stop]]
@@ -219,7 +220,7 @@ def test_the_table_has_every_row_and_the_sums_are_its_own(
         if row["position"] is not None
     ]
     assert found[: len(records)] == records
-    empty = dict.fromkeys([*RECORDS, "age", "view"])
+    empty = dict.fromkeys([*RECORDS, "boxes", "age", "view"])
     rest = [row for shard in shards for row in expected(shard, contents[shard])]
     rest = [row for row in rest if row["position"] is None] + [{**empty, **row} for row in others]
     order = ["rejected", "missing", "unlisted", "ignored"]
@@ -278,9 +279,9 @@ def test_a_damaged_table_is_one_line(workspace: Workspace) -> None:
 
 def test_other_readers_see_the_schema(workspace: Workspace) -> None:
     join(workspace, filled(workspace), [{"status": "ignored", "key": "x"}])
-    assert parquet.read_schema(workspace.records) == schema_of("records", ATTRIBUTES)
+    assert parquet.read_schema(workspace.records) == schema_of("records", FIELDS)
     types = duckdb.execute(f"describe from '{workspace.records}'").fetchall()
-    assert [name for name, *_ in types] == [*RECORDS, "age", "view"]
+    assert [name for name, *_ in types] == [*RECORDS, "boxes", "age", "view"]
     assert dict(row[:2] for row in types)["labels"] == "INTEGER[]"
     count = duckdb.execute(
         f"select status, count(*) from '{workspace.records}' group by 1 order by 1"
@@ -340,7 +341,7 @@ FORGED = {
     ),
     "a number": (with_key(ONES), "no column key of string in place 1"),
     "a dictionary": (with_key(WORDS.dictionary_encode()), "no column key of string"),
-    "one missing": (PLAIN.drop(["bytes"]), "no column bytes of int64 in place 14"),
+    "one missing": (PLAIN.drop(["bytes"]), "no column bytes of int64 in place 13"),
     "another order": (PLAIN.select([*PLAIN.column_names[1:], "key"]), "no column key of string"),
     "nothing": (PLAIN.select([]), "no column key of string"),
 }

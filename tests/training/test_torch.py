@@ -79,7 +79,7 @@ def test_bytes_and_fields_are_what_is_asked_for(radiographs: Made) -> None:
         numbers = [records.number_of(key) for key in fields["key"]]
         assert encoded == records.encoded(numbers)
         assert targets.shape == (4, 14)
-        assert fields["view"] == [records[number].attributes.get("view") for number in numbers]
+        assert fields["view"] == [records[number].fields.get("view") for number in numbers]
         assert fields["position"].shape == (4, 2)
         state = sampler.state_dict(after=(encoded, targets, fields))
         assert (state["epoch"], state["consumed"]) > (0, 0)

@@ -16,7 +16,7 @@ from dataprep.archives.containers import (
     list_container,
     stat_fingerprint,
 )
-from dataprep.datasets.base import Attribute, Dataset, Found, ScanUnit, wanted_splits
+from dataprep.datasets.base import Dataset, Found, ScanUnit, wanted_splits
 from dataprep.datasets.chestxray14.lists import (
     FINDINGS,
     SIDE_LISTS,
@@ -32,6 +32,7 @@ from dataprep.options import FILE, option, stated
 from dataprep.system.messages import counted, printable, some_of
 from dataprep.system.shares import share_text
 from dataprep.tables import Scanned
+from dataprep_schemas.fields import BOX_LABELS, BOXES, Field
 
 _ORDERS: Final = {"canonical": FINDINGS, "alphabetical": tuple(sorted(FINDINGS))}
 _TEST_FRACTION: Final = Fraction(1, 5)
@@ -101,12 +102,13 @@ class ChestXray14Options:
         return {"test": test, **shares}
 
 
-ATTRIBUTES: Final = (
-    Attribute("patient_id", "int"),
-    Attribute("view", "text"),
-    Attribute("age", "int"),
-    Attribute("gender", "text"),
-    Attribute("follow_up", "int"),
+FIELDS: Final = (
+    *(BOXES, BOX_LABELS),  # radiologists marked findings in 880 images
+    Field("patient_id", "int"),
+    Field("view", "text"),
+    Field("age", "int"),
+    Field("gender", "text"),
+    Field("follow_up", "int"),
 )
 # The NIH's lists, which no patient is in both of: 28,008 and 2,797 patients.
 _OFFICIAL_TRAIN_VALIDATION: Final = 86_524
@@ -176,8 +178,7 @@ class ChestXray14(Dataset):
             splits=wanted,
             classes=tuple((name, name) for name in _ORDERS[self.options.label_order]),
             multilabel=True,  # of "No Finding" an image has none
-            has_boxes=True,  # radiologists marked findings in 880 images
-            attributes=ATTRIBUTES,
+            fields=FIELDS,
             official_counts=self._official_counts(),
         )
 

@@ -145,7 +145,7 @@ _LISTED: Final = f"""
 with marked as (
   select
     key,
-    list({{'xmin': xmin, 'ymin': ymin, 'xmax': xmax, 'ymax': ymax}} order by line) as boxes,
+    list([xmin, ymin, xmax, ymax] order by line) as boxes,
     list(finding order by line) as box_labels,
     [{_GRID}, {_GRID}] as drawn_on,
   from boxes group by key

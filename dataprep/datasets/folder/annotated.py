@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, cast
 
 from dataprep.datasets.base import ScanUnit
-from dataprep.datasets.folder.annotations import OWN, Annotations, Id, within
+from dataprep.datasets.folder.annotations import FIELDS, Annotations, Id, within
 from dataprep.datasets.folder.coco import read_coco
 from dataprep.datasets.folder.layout import FolderFound, ListingUnit, Source, images_of
 from dataprep.datasets.folder.lookup import look_up, placed, with_columns
@@ -50,7 +50,7 @@ class Annotated(Source):
                 listed = f"{counted(len(found.images), 'image')}, {classes}"
                 at = images.place if packed else f"files in {printable(str(raw / found.top))}"
                 described.append(f"annotated in {found.place}: {listed}; {at}")
-        has = {attribute for found in read for attribute in found.attributes}
+        has = {field for found in read for field in found.fields}
         named, said = identify(read)
         there = {image.split for found in read for image in found.images}
         told = there - {self.options.split_name} or any(unit.split for unit in units)
@@ -59,9 +59,7 @@ class Annotated(Source):
             units=(*units, *images.units),
             splits=in_usual_order(there) if told else (),
             multilabel=True,
-            has_boxes=any(found.has_boxes for found in read),
-            has_captions=any(found.has_captions for found in read),
-            attributes=tuple(each for each in OWN if each in has),
+            fields=tuple(each for each in FIELDS if each in has),
             names=(*named.items(),),
         )
 

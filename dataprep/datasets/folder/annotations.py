@@ -21,23 +21,22 @@ from typing import Final
 import pyarrow as pa
 
 from dataprep.archives.listing import clean_path, folder_of, is_image_name
-from dataprep.datasets.base import Attribute
 from dataprep.datasets.folder.lookup import files_in
 from dataprep.errors import SourceError
 from dataprep.system.messages import printable
-from dataprep.tables import Box
-from dataprep_schemas.tables import BOX_FLAGS, CAPTIONS, schema_of
+from dataprep_schemas.fields import BOX_FLAGS, BOX_LABELS, BOXES, CAPTIONS, Box, Field, Fields
+from dataprep_schemas.tables import schema_of
 
-CROWDS: Final = Attribute("crowds", "int")
+CROWDS: Final = Field("crowds", "int")
 """How many boxes round a crowd an image has, which are left out."""
 
-OWN: Final = (CROWDS, *(Attribute(name, "text") for name in BOX_FLAGS))
-"""What annotations may say of an image besides."""
+FIELDS: Final = (BOXES, BOX_LABELS, CAPTIONS, CROWDS, *BOX_FLAGS)
+"""What annotations may say of images, in the order of the columns."""
 
 _EMPTY: Final = "boxes without an area, left out"
 _CUT_OFF: Final = "boxes cut off at the edge of their image"
 _ROTATED: Final = "boxes with a rotation, of which the upright box round each is kept"
-_SAID: Final = ("key", "split", "labels", "boxes", "box_labels", "drawn_on", "captions")
+_SAID: Final = ("key", "split", "labels", "drawn_on")
 _IMAGES: Final = ("images", "JPEGImages")
 _DATA: Final = (*_IMAGES, "Images", "Data", "")  # what is called so beside `Annotations`
 _MOST: Final = 1 << 31  # pixels of a side
@@ -76,12 +75,12 @@ class Annotated:
     key: str = ""
 
     @property
-    def own(self) -> dict[str, int | str]:
-        """Its attributes."""
+    def plain(self) -> dict[str, int | str]:
+        """What is one number or text."""
         found: dict[str, int | str] = {CROWDS.name: self.crowds} if self.crowds else {}
-        for name, flags in zip(BOX_FLAGS, zip(*self.flags, strict=True), strict=False):
+        for each, flags in zip(BOX_FLAGS, zip(*self.flags, strict=True), strict=False):
             if any(flags):
-                found[name] = "".join("01"[flag] for flag in flags)
+                found[each.name] = "".join("01"[flag] for flag in flags)
         return found
 
 
@@ -106,15 +105,12 @@ class Annotations:
     top: str = ""
 
     @property
-    def has_captions(self) -> bool:
-        """Whether any image has one."""
-        return any(image.captions for image in self.images)
-
-    @property
-    def attributes(self) -> tuple[Attribute, ...]:
-        """Those that any image has."""
-        found = set().union(*(image.own for image in self.images))
-        return tuple(each for each in OWN if each.name in found)
+    def fields(self) -> Fields:
+        """Those that any image has, and those of boxes if they are about any."""
+        found = set().union(*(image.plain for image in self.images))
+        found |= {BOXES.name, BOX_LABELS.name} if self.has_boxes else set()
+        found |= {CAPTIONS.name} if any(image.captions for image in self.images) else set()
+        return tuple(each for each in FIELDS if each.name in found)
 
     @property
     def ids(self) -> set[Id]:
@@ -129,23 +125,21 @@ class Annotations:
         """
         rows = []
         for image in self.images:
-            sides = ("xmin", "ymin", "xmax", "ymax")
             ids = {*image.others, *(id_ for _, id_ in image.boxes)}
             rows.append(
                 {
                     "key": image.key,
                     "split": image.split or None,
                     "labels": sorted({named[id_] for id_ in ids}),
-                    "boxes": [dict(zip(sides, box, strict=True)) for box, _ in image.boxes] or None,
-                    "box_labels": [named[id_] for _, id_ in image.boxes] or None,
                     "drawn_on": image.drawn_on and [max(round(it), 1) for it in image.drawn_on],
-                    "captions": image.captions or None,
-                    **image.own,
+                    BOXES.name: [box for box, _ in image.boxes] or None,
+                    BOX_LABELS.name: [named[id_] for _, id_ in image.boxes] or None,
+                    CAPTIONS.name: image.captions or None,
+                    **image.plain,
                 }
             )
-        own = tuple((each.name, each.kind) for each in OWN)
-        schema = schema_of("index", (CAPTIONS, *own))
-        names = (*_SAID, *(name for name, _ in own))
+        schema = schema_of("index", FIELDS)
+        names = (*_SAID, *(field.name for field in self.fields))
         return pa.Table.from_pylist(rows, pa.schema([schema.field(name) for name in names]))
 
     def add_box(
@@ -187,8 +181,8 @@ class Annotations:
         self.counts[_CUT_OFF] += any(
             abs(side - before) > 1e-9 for side, before in zip(cut, box, strict=True)
         )
-        for name, flag in zip(BOX_FLAGS, flags, strict=False):
-            self.counts[f"boxes marked {name}, kept with the attribute {name}"] += flag
+        for each, flag in zip(BOX_FLAGS, flags, strict=False):
+            self.counts[f"boxes marked {each.name}, kept with the attribute {each.name}"] += flag
         image.boxes.append(((cut[0], cut[1], cut[2], cut[3]), id_))
         image.flags.append(flags)
 

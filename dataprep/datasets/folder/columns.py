@@ -21,8 +21,8 @@ from dataprep.datasets.folder.options import FolderOptions
 from dataprep.datasets.lists import ClassList, ListFile
 from dataprep.errors import SourceError, UsageError
 from dataprep.system.messages import printable, some_of
-from dataprep.tables.arrow import ATTRIBUTE, MOST_ATTRIBUTES
-from dataprep_schemas.tables import UNCERTAIN
+from dataprep.tables.arrow import MOST_FIELDS
+from dataprep_schemas.fields import NAME, UNCERTAIN
 
 CLASS: Final = "class "
 """Before the name of a class that is a column, where columns have their meanings."""
@@ -109,10 +109,10 @@ def attribute_columns(
     columns = {re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_"): name for name in own}
     # The database makes no difference between A and a.
     told_apart = len({name.lower() for name in columns}) == len(own)
-    if not (told_apart and len(own) <= MOST_ATTRIBUTES and all(map(ATTRIBUTE.fullmatch, columns))):
+    if not (told_apart and len(own) <= MOST_FIELDS and all(map(NAME.fullmatch, columns))):
         raise SourceError(
             f"{file.name}: --attribute_columns {some_of(own)} cannot be attributes; expected "
-            f"{MOST_ATTRIBUTES:,} at most, with 255 letters and digits at most that tell them "
+            f"{MOST_FIELDS:,} at most, with 255 letters and digits at most that tell them "
             "apart; name fewer, or rename them"
         )
     for name in own:
@@ -156,7 +156,7 @@ def labelled(file: ListFile, cells: pa.Table, options: FolderOptions) -> pa.Tabl
     positive = (marks == 1) | (uncertain & (options.uncertain == "positive"))
     joined = pc.binary_join(_named(uncertain, classes), "|")
     joined = pc.if_else(pc.equal(joined, ""), None, joined)
-    columns = {"labels": _named(positive, classes), f"{KEPT}{UNCERTAIN[0]}": joined}
+    columns = {"labels": _named(positive, classes), f"{KEPT}{UNCERTAIN.name}": joined}
     return with_columns(cells, uncertain=pa.array(uncertain.any(axis=1)), **columns)
 
 

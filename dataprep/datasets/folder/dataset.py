@@ -21,7 +21,7 @@ from dataprep.datasets.base import (
 )
 from dataprep.datasets.folder.beside import only_class, refuse_classes
 from dataprep.datasets.folder.folders import Folders
-from dataprep.datasets.folder.headers import KeyedHash, header_attributes
+from dataprep.datasets.folder.headers import KeyedHash, header_fields
 from dataprep.datasets.folder.layout import (
     ContainerUnit,
     FolderFound,
@@ -34,6 +34,7 @@ from dataprep.datasets.lists import classes_by_name, load_class_list
 from dataprep.system.messages import unreadable
 from dataprep.system.state_files import file_sha256
 from dataprep.tables import Scanned
+from dataprep_schemas.fields import BOX_LABELS, BOXES
 
 # Part of every fingerprint: raise it whenever the same raw data would scan differently.
 _SCAN_RULES: Final = 9
@@ -102,12 +103,16 @@ class Folder(Dataset):
         """
         wanted = self.options
         known = None if wanted.classes is None else load_class_list(wanted.classes)
-        headers = header_attributes(wanted)
+        headers = header_fields(wanted)
         lists = lists_of(raw, wanted)
         if not lists:
             wanted.refuse_options_of_listings()
         found = self._source(listed=bool(lists)).find(raw, lists)
         several = wanted.label_separator or wanted.no_label or wanted.label_columns
+        multilabel = bool(found.multilabel or several or wanted.unlabelled)
+        fields = [*found.fields, *headers]
+        if multilabel and BOXES in fields and BOX_LABELS not in fields:
+            fields.insert(1, BOX_LABELS)
         cut = None
         if wanted.cut is not None and wanted.stratify:
             cut = replace(wanted.cut.stratified, kept=wanted.splits_from)
@@ -128,10 +133,9 @@ class Folder(Dataset):
             description=(*found.description, *hint),
             units=units,
             splits=there,
-            attributes=(*found.attributes, *headers),
+            fields=tuple(fields),
             classes=() if wanted.unlabelled else classes,
-            multilabel=bool(found.multilabel or several or wanted.unlabelled),
-            has_captions=bool(found.has_captions or wanted.caption_column),
+            multilabel=multilabel,
             cut=cut,
             names_files=not wanted.hash_keys,
             whole=True,

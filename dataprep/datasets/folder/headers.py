@@ -17,11 +17,12 @@ from msgspec.structs import replace
 
 from dataprep.archives.open_files import open_container
 from dataprep.archives.reading import read_image
-from dataprep.datasets.base import OLDEST, TOO_OLD, Attribute
+from dataprep.datasets.base import OLDEST, TOO_OLD
 from dataprep.datasets.folder.options import HASHED, FolderOptions
 from dataprep.errors import ImageError, SourceError, UsageError
-from dataprep.rows import Row, Value
+from dataprep.rows import Row
 from dataprep.system.messages import printable, unreadable
+from dataprep_schemas.fields import Field, Fields, Value
 
 _HEAD: Final = 1 << 18  # bytes of a file that are read first; what is asked for is in them
 _LOOKS: Final = 16  # files looked at at once
@@ -82,8 +83,8 @@ _KNOWN: Final[Mapping[str, tuple[tuple[str, ...], Callable[[str], Value | None]]
 }
 
 
-def header_attributes(options: FolderOptions) -> tuple[Attribute, ...]:
-    """What headers tell, as attributes.
+def header_fields(options: FolderOptions) -> Fields:
+    """What headers tell.
 
     Raises:
         UsageError: pydicom is not installed.
@@ -91,7 +92,7 @@ def header_attributes(options: FolderOptions) -> tuple[Attribute, ...]:
     names = options.dicom_attributes
     if names and find_spec("pydicom") is None:
         raise UsageError("--dicom_attributes needs pydicom; pip install 'dataprep-shards[dicom]'")
-    return tuple(Attribute(it, "int" if it.startswith("age") else "text") for it in names)
+    return tuple(Field(it, "int" if it.startswith("age") else "text") for it in names)
 
 
 class KeyedHash:
@@ -174,20 +175,20 @@ class Headers:
             if old := sum((_years(it.get("PatientAge", "")) or 0) > OLDEST for it in texts):
                 self.counts[TOO_OLD] += old
         return [
-            self._completed(split, row, self._attributes(row, told) if read else {})
+            self._completed(split, row, self._fields(row, told) if read else {})
             for (split, row), told in zip(images, texts, strict=True)
         ]
 
-    def _completed(self, split: str, row: Row, attributes: Mapping[str, Value]) -> tuple[str, Row]:
+    def _completed(self, split: str, row: Row, fields: Mapping[str, Value]) -> tuple[str, Row]:
         options, group = self._options, row.group
-        if options.groups_by_header and attributes:
-            group = str(attributes[options.group_by])
+        if options.groups_by_header and fields:
+            group = str(fields[options.group_by])
             if options.cut and not options.stratify:
                 split = options.cut.split_of(group)
         key = self.hashed("key", row.key)
-        return split, replace(row, key=key, group=group, attributes=attributes)
+        return split, replace(row, key=key, group=group, fields=fields)
 
-    def _attributes(self, row: Row, texts: Mapping[str, str]) -> dict[str, Value]:
+    def _fields(self, row: Row, texts: Mapping[str, str]) -> dict[str, Value]:
         found: dict[str, Value] = {}
         for name in self._options.dicom_attributes:
             tags, rule = _KNOWN[name]

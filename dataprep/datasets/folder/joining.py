@@ -96,22 +96,22 @@ def box_columns(names: Iterable[str]) -> dict[str, str]:
 
 
 def box_sql(columns: Mapping[str, str]) -> str:
-    """Columns of SQL: ``box``, a struct, null where a row has none; ``broken``; ``drawn_on``."""
+    """Columns of SQL: ``box``, its sides, null where a row has none; ``broken``; ``drawn_on``."""
     cells = {side: f"lower(trim({identifier(f'{BOX}{side}')}))" for side in columns}
     numbers = {side: f"try_cast({cell} as double)" for side, cell in cells.items()}
     there = " and ".join(f"coalesce(isfinite({numbers[side]}), false)" for side in _SIDES)
     said = " or ".join(f"coalesce({cells[side]} not in ('', 'nan'), false)" for side in _SIDES)
-    box = ", ".join(f"'{side}': {numbers[side]}" for side in _SIDES)
+    box = ", ".join(numbers[side] for side in _SIDES)
     size = ", ".join(f"try_cast({numbers[side]} as integer)" for side in _SIZE if side in columns)
     return (
-        f"case when {there} then {{{box}}} end as box, ({said}) and not ({there}) as broken, "
+        f"case when {there} then [{box}] end as box, ({said}) and not ({there}) as broken, "
         f"{f'[{size}]' if size else 'null'}::integer[] as drawn_on"
     )
 
 
 FORM: Final = """
 case when count(box) = 0 then ''
-when max(greatest(box.xmax, box.ymax)) < 2 then 'fractions'
+when max(greatest(box[3], box[4])) < 2 then 'fractions'
 when bool_and(coalesce(drawn_on[1] > 0 and drawn_on[2] > 0, false)) filter (box is not null)
 then 'pixels' else 'pixels of files' end
 """
@@ -155,7 +155,7 @@ def in_fractions(images: pa.Table, unit: ListingUnit) -> tuple[pa.Table, Counter
     """
     boxes, names = (images[it].combine_chunks() for it in ("boxes", "box_labels"))
     often = pc.fill_null(pc.list_value_length(boxes), 0).to_numpy()
-    sides = np.stack([boxes.flatten().field(side).to_numpy() for side in _SIDES], axis=1)
+    sides = boxes.flatten().flatten().to_numpy().reshape(-1, 4)
     if unit.boxes != "fractions":
         drawn = images["drawn_on"]
         size = [pc.list_element(drawn, at).to_numpy().astype(float) for at in (0, 1)]
@@ -168,9 +168,10 @@ def in_fractions(images: pa.Table, unit: ListingUnit) -> tuple[pa.Table, Counter
     counts = Counter({what: int(those.sum()) for what, those in whats.items()})
     rows = np.arange(len(images)).repeat(often)[good]
     ends = pa.array(np.searchsorted(rows, np.arange(len(images) + 1)), pa.int32())
-    structs = pa.StructArray.from_arrays([pa.array(cut[good, at]) for at in range(4)], [*_SIDES])
+    kept = pa.array(cut[good].ravel())
+    kept = pa.ListArray.from_arrays(pa.array(np.arange(0, len(kept) + 1, 4), pa.int32()), kept)
     images = images.drop(["boxes", "box_labels"])
-    for name, values in (("boxes", structs), ("box_labels", names.flatten().filter(good))):
+    for name, values in (("boxes", kept), ("box_labels", names.flatten().filter(good))):
         lists = pa.ListArray.from_arrays(ends, values)
         empty = pc.equal(pc.list_value_length(lists), 0)
         if name == "boxes" or unit.several:  # else they show the only label

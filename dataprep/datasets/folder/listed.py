@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from dataprep.datasets.base import Attribute, ScanUnit
+from dataprep.datasets.base import ScanUnit
 from dataprep.datasets.folder.headers import Headers
 from dataprep.datasets.folder.layout import FolderFound, Images, ListingUnit, Source, images_of
 from dataprep.datasets.folder.listing import Listing
@@ -16,6 +16,7 @@ from dataprep.datasets.splits import in_usual_order
 from dataprep.errors import SourceError, UsageError
 from dataprep.system.messages import printable, sized, some_of
 from dataprep.tables import Scanned
+from dataprep_schemas.fields import BOXES, CAPTIONS, Fields
 
 
 class Listed(Source):
@@ -25,7 +26,7 @@ class Listed(Source):
         """The lists, of which each is a unit, and the archives with the images."""
         options = self.options
         listings = [self._open(raw, unit) for unit in lists]
-        own = _agreeing([(listing.file.name, listing.attributes()) for listing in listings])
+        own = _agreeing([(listing.file.name, listing.fields()) for listing in listings])
         if both := [it.name for it in own if it.name.lower() in options.dicom_attributes]:
             raise UsageError(
                 f"{some_of(both)} in both --attribute_columns and --dicom_attributes; leave one out"
@@ -51,23 +52,22 @@ class Listed(Source):
             size = sized(listing.file.path.stat().st_size)
             described.append(f"listed in {unit.container} ({size}): {images.place}")
             described += [*said, *listing.unread]
+        boxes = (BOXES,) * any(unit.boxes for unit in units)
+        captions = (CAPTIONS,) * bool(options.caption_column)
         splits = in_usual_order(unit.split for unit in lists if unit.split)
         return FolderFound(
             description=tuple(described),
             units=(*units, *others),
             splits=None if "split" in listings[0].columns else splits,
             multilabel=any(unit.several for unit in units),
-            has_boxes=any(unit.boxes for unit in units),
-            attributes=own,
+            fields=(*boxes, *captions, *own),
         )
 
     def scan(self, raw: Path, found: FolderFound, unit: ScanUnit) -> Scanned:
         """The rows of a list; they are read later."""
         unit = cast("ListingUnit", unit)
         listing = self._open(raw, unit, found.known)
-        of_headers = self.options.dicom_attributes
-        own = [each for each in found.attributes if each.name not in of_headers]
-        tables = listing.tables(raw, unit, own, Headers(raw, self.options, self.hashes))
+        tables = listing.tables(raw, unit, found.fields, Headers(raw, self.options, self.hashes))
         return Scanned(tables=tables, counts=listing.counts)
 
     def _open(self, raw: Path, unit: ListingUnit, known: ClassList | None = None) -> Listing:
@@ -91,11 +91,11 @@ class Listed(Source):
             )
 
 
-def _agreeing(found: Sequence[tuple[str, tuple[Attribute, ...]]]) -> tuple[Attribute, ...]:
-    """The attributes of several listings, which must be the same."""
+def _agreeing(found: Sequence[tuple[str, Fields]]) -> Fields:
+    """The fields of several listings, which must be the same."""
     (place, first), *others = found
-    for other, attributes in others:
-        if attributes != first:
+    for other, fields in others:
+        if fields != first:
             raise SourceError(
                 f"{place} and {other} do not have the same attributes; name those that they share "
                 "with --attribute_columns"

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
-from itertools import compress, repeat
+from itertools import compress, islice, repeat
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dataprep.datasets.base import Attribute, refuse_reserved
+from dataprep.datasets.base import refuse_reserved
 from dataprep.datasets.folder.columns import (
     CLASS,
     KEPT,
@@ -32,7 +32,7 @@ from dataprep.datasets.folder.columns import (
     labelled,
     unread_columns,
 )
-from dataprep.datasets.folder.headers import Headers, header_attributes
+from dataprep.datasets.folder.headers import Headers, header_fields
 from dataprep.datasets.folder.joining import (
     BOX,
     FORM,
@@ -52,12 +52,13 @@ from dataprep.errors import SourceError
 from dataprep.rows import Row
 from dataprep.system.messages import some_of
 from dataprep.tables.database import Database, identifier, open_database
-from dataprep_schemas.tables import CAPTIONS, UNCERTAIN
+from dataprep_schemas.fields import BOX_LABELS, BOXES, CAPTIONS, KINDS, UNCERTAIN, Field, Fields
+from dataprep_schemas.tables import arrow_type
 
 _ROWS: Final = 1 << 17  # rows at once
 _MEANINGS: Final = ("path", "label", "split", "size", "group", "caption")  # of columns
 _FEW: Final = 10  # times as many -1 as 0 or nothing: then -1 may be what 0 is elsewhere
-_WHOLE: Final = "(0|-?[1-9][0-9]{0,17})?"  # or nothing; 007 is an ID, and not that of 7
+_KINDS: Final = [kind for kind in KINDS.values() if kind.pattern]  # others fit any cell
 _JOINED: Final = "rows joined with another one of the same image"
 _STEMS: Final = "images listed without their suffix"
 _NO_BOX: Final = "box: expected four numbers and one label, or no number in these columns"
@@ -131,12 +132,10 @@ class Listing:
         self.unread = unread_columns(self.file, {*used.values(), *self._own.values()})
         self._labels = Labels(options, known, typed=self.file.has_json, optional=bool(self.boxes))
         self._several = ["labels"] * bool(options.label_separator)  # where rows are joined
-        self._several += [CAPTIONS[0]] * ("caption" in self.columns)
+        self._several += [CAPTIONS.name] * ("caption" in self.columns)
 
-    def attributes(self) -> tuple[Attribute, ...]:
-        """What its columns say of each image: whole numbers, where all cells are, or text.
-
-        Cells with leading zeros are text.
+    def fields(self) -> Fields:
+        """What its columns say of each image: of the first kind that all cells are, or text.
 
         And, if any are kept, which of its labels are uncertain.
 
@@ -146,39 +145,41 @@ class Listing:
         keeps = self._options.label_columns and self._options.uncertain in (None, "keep")
         if not (self._own or keeps):
             return ()
-        whole = [
-            f"coalesce(bool_and(regexp_full_match(trim({cell}), '{_WHOLE}'))"
+        said = [
+            f"coalesce(bool_and(regexp_full_match(trim({cell}), '({kind.pattern})?'))"
             f" and bool_or(trim({cell}) <> ''), false)"
             for cell in map(_marked, self._own)
+            for kind in _KINDS
         ]
         cells = [identifier(f"{CLASS}{name}") for name in self._options.label_columns if keeps]
         unsure = [f"trim({cell}) in {MARKS[-1]}" for cell in cells]
-        whole += [f"coalesce(bool_or({' or '.join(unsure) or 'false'}), false)"]
+        said += [f"coalesce(bool_or({' or '.join(unsure) or 'false'}), false)"]
         # Where -1 is no, as in CelebA, hardly a cell says no otherwise.
         no = [f"lower(trim(coalesce({cell}, ''))) in {MARKS[0]}" for cell in cells]
         sides = zip(unsure, no, strict=True)
-        whole += [f"[{', '.join(f'count_if({a}) > {_FEW} * count_if({b})' for a, b in sides)}]"]
+        said += [f"[{', '.join(f'count_if({a}) > {_FEW} * count_if({b})' for a, b in sides)}]"]
         with self._reading() as database:
             query, values = self._cells()
-            query = f"select {', '.join(whole)} from ({query}) where not blank"
-            *kinds, has_uncertain, one_sided = database.execute(query, values).fetchone() or ()
+            query = f"select {', '.join(said)} from ({query}) where not blank"
+            *fits, has_uncertain, one_sided = database.execute(query, values).fetchone() or ()
         if any(one_sided) and not self._options.uncertain:
             raise SourceError(
                 f"{self.file.name}: {some_of([*compress(self._options.label_columns, one_sided)])} "
                 "has -1, and hardly any 0 or empty cell; expected -1 where nobody is sure; give "
                 "--uncertain negative if it means no, as in CelebA, or --uncertain keep"
             )
-        found = tuple(
-            Attribute(name, "int" if kind else "text")
-            for name, kind in zip(self._own, kinds, strict=True)
-        )
+        kinds, every = [kind.name for kind in _KINDS], iter(fits)
+        found = [
+            Field(name, next(compress(kinds, [*islice(every, len(kinds))]), "text"))
+            for name in self._own
+        ]
         refuse_reserved(found, f"{self.file.name}: --attribute_columns")
-        if has_uncertain and UNCERTAIN[0] in self._own:
+        if has_uncertain and UNCERTAIN.name in self._own:
             raise SourceError(
-                f"{self.file.name}: --attribute_columns {UNCERTAIN[0]}: what is uncertain in "
+                f"{self.file.name}: --attribute_columns {UNCERTAIN.name}: what is uncertain in "
                 "--label_columns gets that name; leave it out"
             )
-        return (*found, *[Attribute(*UNCERTAIN)] * has_uncertain)
+        return (*found, *[UNCERTAIN] * has_uncertain)
 
     def box_form(self) -> tuple[BoxForm, bool]:
         """How its boxes are given, and whether their images have several labels.
@@ -211,7 +212,7 @@ class Listing:
         self,
         raw: Path,
         unit: ListingUnit,
-        attributes: Sequence[Attribute],
+        fields: Fields,
         headers: Headers,
     ) -> Iterator[pa.Table]:
         """Its rows as rows of the index.
@@ -219,7 +220,7 @@ class Listing:
         Of images in archives, they say what is listed; else they are images, or missing files.
 
         Args:
-            attributes: that its columns say.
+            fields: of the data set.
             headers: what completes the rows.
 
         Raises:
@@ -228,8 +229,9 @@ class Listing:
         place, stems, counts = self.file.name, Stems(raw), self.counts
         complete = partial(_completed, headers, self._options)
         if unit.boxes:
-            self._several = [*dict.fromkeys([*self._several, "labels"]), "boxes", "box_labels"]
-        rows = self._rows(raw / unit.top, unit, attributes)
+            several = dict.fromkeys([*self._several, "labels", BOXES.name, BOX_LABELS.name])
+            self._several = [*several]
+        rows = self._rows(raw / unit.top, unit, fields)
         for listed, more in joined(rows, self._several) if self._several else zip(rows, repeat(0)):
             if more:
                 counts[_JOINED] += more
@@ -258,15 +260,12 @@ class Listing:
             yield complete(images)
         counts.update(self._labels.merged + headers.counts + Counter({_STEMS: stems.found}))
 
-    def _rows(
-        self, top: Path, unit: ListingUnit, attributes: Sequence[Attribute]
-    ) -> Iterator[pa.Table]:
+    def _rows(self, top: Path, unit: ListingUnit, fields: Fields) -> Iterator[pa.Table]:
         """What each row says; sorted by key where rows are to be joined."""
         own = "".join(
-            f", nullif(trim({_marked(attribute.name)}), '')"
-            f"{'::bigint' if attribute.kind == 'int' else ''} as {_marked(attribute.name)}"
-            for attribute in attributes
-            if attribute.name in self._own
+            f", nullif(trim({cell}), '')::{field.rules.column} as {cell}"
+            for field, cell in ((it, _marked(it.name)) for it in fields)
+            if field.name in self._own
         )
         own += ", caption" * ("caption" in self.columns)
         for name in self._options.label_columns:
@@ -286,7 +285,7 @@ class Listing:
                 empty = empty and not len(cells)
                 if self._options.label_columns:
                     cells = labelled(self.file, cells, self._options)
-                yield self._listed(cells, unit, attributes)
+                yield self._listed(cells, unit, fields)
         if empty:
             raise SourceError(f"{self.file.name} lists no images; expected one image a line")
 
@@ -335,10 +334,8 @@ class Listing:
         query = _SORTED.format(query) if self._several else query
         return query, values
 
-    def _listed(
-        self, cells: pa.Table, unit: ListingUnit, attributes: Sequence[Attribute]
-    ) -> pa.Table:
-        """What rows say: key, split, labels, group, size, attributes, box."""
+    def _listed(self, cells: pa.Table, unit: ListingUnit, fields: Fields) -> pa.Table:
+        """What rows say: key, split, labels, group, size, fields, box."""
         for name, expected in _NEEDED.items():
             if cells[name].null_count and (name == "key" or name in self.columns):
                 row = cells["row"].filter(cells[name].is_null())[0].as_py()
@@ -355,9 +352,10 @@ class Listing:
             labels = self._by_cell(cells, "label", self._labels.of, texts)
         found = {"key": cells["key"], "split": split, "labels": labels}
         found |= {name: cells[name] for name in ("group", "size")}
-        found |= {attribute.name: cells[f"{KEPT}{attribute.name}"] for attribute in attributes}
+        kept = {*self._own, UNCERTAIN.name}
+        found |= {it.name: cells[f"{KEPT}{it.name}"] for it in fields if it.name in kept}
         if "caption" in self.columns:
-            found[CAPTIONS[0]] = self._by_cell(cells, "caption", self._captions_of, texts)
+            found[CAPTIONS.name] = self._by_cell(cells, "caption", self._captions_of, texts)
         if self._options.label_columns:
             found["uncertain"] = cells["uncertain"]
         if unit.boxes:
@@ -370,8 +368,8 @@ class Listing:
                 np.append(0, has_box.to_numpy(zero_copy_only=False).cumsum()), pa.int32()
             )
             shown = labels.filter(has_box).flatten()
-            found["boxes"] = pa.ListArray.from_arrays(ends, box.filter(has_box))
-            found["box_labels"] = pa.ListArray.from_arrays(ends, shown)
+            found[BOXES.name] = pa.ListArray.from_arrays(ends, box.filter(has_box))
+            found[BOX_LABELS.name] = pa.ListArray.from_arrays(ends, shown)
             found["drawn_on"] = cells["drawn_on"]
         return pa.table({**found, "row": cells["row"]})
 
@@ -421,9 +419,9 @@ def _completed(
     changed = {"split": pa.array(splits, text), "key": pa.array([row.key for row in rows], text)}
     if read and options.groups_by_header:
         changed["group"] = pa.array([row.group for row in rows], text)
-    for name, kind in ((it.name, it.kind) for it in header_attributes(options) if read):
-        values = [row.attributes.get(name) for row in rows]
-        changed[name] = pa.array(values, pa.int64() if kind == "int" else text)
+    for field in header_fields(options) if read else ():
+        values = [row.fields.get(field.name) for row in rows]
+        changed[field.name] = pa.array(values, arrow_type(field.rules.column))
     return with_columns(images.drop([it for it in changed if it in images.column_names]), **changed)
 
 

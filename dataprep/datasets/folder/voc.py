@@ -19,7 +19,7 @@ from dataprep.errors import SourceError
 from dataprep.system.filesystems import walk
 from dataprep.system.messages import printable, unreadable
 from dataprep.system.regular_files import read_regular
-from dataprep_schemas.tables import BOX_FLAGS
+from dataprep_schemas.fields import BOX_FLAGS
 
 _UNLISTED: Final = "annotations of images in no list of ImageSets/Main, left out"
 _UNTOLD: Final = "images in a list of ImageSets/Main without annotations, left out"
@@ -68,7 +68,9 @@ def read_voc(raw: Path, path: Path, *, splits: bool) -> Annotations:
                 sides = [sides[0] - 1, sides[1] - 1, *sides[2:]]
                 classes.add(what)
                 id_ = normalize("NFC", what)
-                flags = tuple((one.findtext(it) or "").strip().lower() in _YES for it in BOX_FLAGS)
+                flags = tuple(
+                    (one.findtext(it.name) or "").strip().lower() in _YES for it in BOX_FLAGS
+                )
                 found.add_box(image, id_, sides, size, rotation=_rotation(one), flags=flags)
         except ValueError as error:
             raise SourceError(f"{place}: {error}; correct the file") from error

@@ -29,8 +29,9 @@ from dataprep.options import FILE, option
 from dataprep.system.messages import counted, printable, some_of, unreadable
 from dataprep.system.regular_files import open_regular
 from dataprep.system.state_files import file_sha256
-from dataprep.tables import Box, Ignored, Row, Scanned
+from dataprep.tables import Ignored, Row, Scanned
 from dataprep_schemas import imagenet_classes, imagenet_validation_synsets
+from dataprep_schemas.fields import BOXES, Box
 
 # 732 to 1300 training images a class, 50 validation images a class; the 100,000 test images
 # have no labels. Source: tensorflow.org/datasets/catalog/imagenet2012.
@@ -106,7 +107,7 @@ class ImageNet(Dataset):
             units=tuple(unit for _, units in found.values() for unit in units),
             splits=tuple(found),
             classes=tuple(imagenet_classes()),  # in ASCII order of the WordNet ids
-            has_boxes=self.options.bbox_csv is not None,
+            fields=() if self.options.bbox_csv is None else (BOXES,),
             official_counts=dict(_OFFICIAL_COUNTS),
         )
 

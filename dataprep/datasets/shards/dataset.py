@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, ClassVar, Final, Literal, cast
+from typing import Any, BinaryIO, ClassVar, Final, Literal, cast
 from unicodedata import normalize
 
 from dataprep.archives.containers import container_kind, stat_fingerprint
@@ -32,7 +32,7 @@ from dataprep.datasets.raw_directory import in_batches
 from dataprep.datasets.shards.fields import (
     NUMBER,
     PEEKED,
-    Fields,
+    Taken,
     choose_fields,
     is_no_class,
     label_text,
@@ -44,6 +44,7 @@ from dataprep.datasets.splits import in_usual_order
 from dataprep.errors import SourceError
 from dataprep.system.messages import counted, printable, sized, some_of
 from dataprep.tables import Packing, Row, Scanned, Unmatched
+from dataprep_schemas.fields import CAPTIONS
 
 # Part of every fingerprint: raise it whenever the same raw data would scan differently.
 _SCAN_RULES: Final = 3
@@ -66,7 +67,7 @@ class ShardsUnit(ScanUnit):
     kind: Kind
     split: str
     files: tuple[str, ...]
-    fields: Fields
+    fields: Taken
 
 
 @dataclass(frozen=True)
@@ -124,8 +125,7 @@ class Shards(Dataset):
             splits=there,
             classes=() if self.options.unlabelled else None,
             multilabel=fields.several or self.options.unlabelled,
-            has_captions=bool(fields.caption),
-            attributes=tuple(attribute for _, attribute in fields.attributes),
+            fields=fields.declared,
             copied=copied,
             whole=True,
             known=None if path is None else load_class_list(path),
@@ -199,14 +199,13 @@ class _Samples:
             else:
                 try:
                     texts = self._labels(sample)
-                    attributes = dict(self._attributes(sample))
+                    said = dict(self._said(sample))
                 except SourceError as error:
                     raise SourceError(f"{printable(path)}, {printable(key)}: {error}") from error
                 self._count(sample)
                 self._keys.add(key)
-                said = {"attributes": attributes, "captions": self._captions(sample)}
                 labels = tuple(sorted(map(self._number, texts)))
-                self._rows.append(images[0].row(key, labels, **said))
+                self._rows.append(images[0].row(key, labels, fields=said))
 
     def scanned(self, restarts: bytes = b"") -> Scanned:
         """All of them."""
@@ -296,25 +295,25 @@ class _Samples:
             )
         return texts
 
-    def _captions(self, sample: Sample) -> tuple[str, ...]:
+    def _said(self, sample: Sample) -> Iterator[tuple[str, Any]]:
+        """What the fields that are kept say."""
         value = sample.fields.get(self._unit.fields.caption)
         texts = value if isinstance(value, list) else [value]
-        return tuple(text for text in texts if isinstance(text, str) and text)
-
-    def _attributes(self, sample: Sample) -> Iterator[tuple[str, int | str]]:
-        for field, attribute in self._unit.fields.attributes:
-            value = sample.fields.get(field)
+        if captions := tuple(text for text in texts if isinstance(text, str) and text):
+            yield CAPTIONS.name, captions
+        for name, field in self._unit.fields.fields:
+            value = sample.fields.get(name)
             if value is None or value == "":
                 continue
-            if attribute.kind == "text":
-                yield attribute.name, value if isinstance(value, str) else json.dumps(value)
-            elif isinstance(value, int):
-                yield attribute.name, int(value)
-            else:
+            if field.rules.column == "string" and not isinstance(value, str):
+                value = json.dumps(value)
+            if (said := field.rules.taken(value)) is None:
                 raise SourceError(
-                    f"{printable(field)} is {printable(repr(value))}, no whole number as in the "
-                    "first samples; leave it out with --attribute_fields"
+                    f"{printable(name)} is {printable(repr(value))}, expected "
+                    f"{field.rules.expected(value)} as in the first samples; leave it out with "
+                    "--attribute_fields"
                 )
+            yield field.name, said
 
 
 def _first_samples(
@@ -355,13 +354,13 @@ def _first_samples(
     )
 
 
-def _units(kind: Kind, split: str, files: Sequence[str], fields: Fields) -> Iterator[ShardsUnit]:
+def _units(kind: Kind, split: str, files: Sequence[str], fields: Taken) -> Iterator[ShardsUnit]:
     batches = in_batches(files, lambda path: container_kind(path) == "gzip")
     for number, some in enumerate(batches):
         yield ShardsUnit(f"{split}-{number:05d}", some[0], kind, split, tuple(some), fields)
 
 
-def _copied_bytes(raw: Path, path: str, fields: Fields) -> int:
+def _copied_bytes(raw: Path, path: str, fields: Taken) -> int:
     from dataprep.archives.parquet import columns_of
 
     columns = columns_of(raw, path)

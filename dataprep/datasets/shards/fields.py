@@ -15,11 +15,12 @@ from typing import Final
 
 from dataprep.archives.recordio import LISTED
 from dataprep.archives.samples import Sample, Value, is_nested
-from dataprep.datasets.base import Attribute, Classes, refuse_reserved
+from dataprep.datasets.base import Classes, refuse_reserved
 from dataprep.datasets.lists import ClassList, classes_by_name, one_form
 from dataprep.datasets.shards.options import ShardsOptions
 from dataprep.errors import SourceError
 from dataprep.system.messages import printable, some_of
+from dataprep_schemas.fields import CAPTIONS, KINDS, PLAIN, Field, Fields, declared_or
 
 NUMBER: Final = "number"
 """The value of ``--key_field`` that asks for the sample's number."""
@@ -40,7 +41,7 @@ _NAMES: Final = ("image/class/text", "json.class_name", "class_name")
 
 
 @dataclass(frozen=True, slots=True)
-class Fields:
+class Taken:
     """What is taken of a sample.
 
     Attributes:
@@ -52,7 +53,7 @@ class Fields:
         name: of that class in words; likewise.
         key: empty: what the container calls the sample; `NUMBER`: its number in its file.
         caption: empty: nothing.
-        attributes: the field of each.
+        fields: by the names of the samples', those of the data set.
         left_out: what looks like boxes or is nested, and is not taken.
     """
 
@@ -64,23 +65,29 @@ class Fields:
     name: str
     key: str
     caption: str
-    attributes: tuple[tuple[str, Attribute], ...]
+    fields: tuple[tuple[str, Field], ...]
     left_out: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
         """All fields but the image."""
         named = (self.label, self.identifier, self.name, self.key, self.caption)
-        others = [field for field, _ in self.attributes]
+        others = [name for name, _ in self.fields]
         return tuple(dict.fromkeys(name for name in (*named, *others) if name not in ("", NUMBER)))
+
+    @property
+    def declared(self) -> Fields:
+        """Those of the data set."""
+        kept = tuple(field for _, field in self.fields)
+        return (CAPTIONS, *kept) if self.caption else kept
 
     def describe(self) -> str:
         """The fields, for the terminal."""
         said = {"label": self.label, "key": self.key, "image": self.image}
         said["captions"] = self.caption
         taken = [f"{what} from {printable(name)}" for what, name in said.items() if name]
-        if self.attributes:
-            taken.append(f"attributes {some_of([name for name, _ in self.attributes])}")
+        if self.fields:
+            taken.append(f"attributes {some_of([name for name, _ in self.fields])}")
         left = [f"left out: {some_of(self.left_out)} ({_BOXES_FROM})"] if self.left_out else []
         return "; ".join(["", *filter(None, [", ".join(taken)]), *left])
 
@@ -90,7 +97,7 @@ def choose_fields(
     samples: Sequence[Sample],
     classes: Mapping[str, Sequence[str]],
     place: str,
-) -> Fields:
+) -> Taken:
     """What the options name, else what there is only one candidate for.
 
     Args:
@@ -138,10 +145,10 @@ def choose_fields(
         for names in (_IDENTIFIERS, _NAMES)
     )
     values = [sample.fields.get(label) for sample in every]
-    attributes = _attributes(options.attribute_fields, samples, fields, label, place)
+    kept = _kept(options.attribute_fields, samples, fields, label, place)
     caption = require("caption_field", fields)
-    taken = {label, caption, *(field for field, _ in attributes)}
-    return Fields(
+    taken = {label, caption, *(name for name, _ in kept)}
+    return Taken(
         image=image,
         label=label,
         several=_are_lists(values),
@@ -150,7 +157,7 @@ def choose_fields(
         name=name or identifier,
         key=key,
         caption=caption,
-        attributes=attributes,
+        fields=kept,
         left_out=tuple(
             name
             for name, value in fields.items()
@@ -219,36 +226,42 @@ def _flags(values: Sequence[Value], label: str) -> int:
     return count if count > 1 and (repeated or named) else 0
 
 
-def _attributes(
+def _kept(
     asked: Sequence[str],
     samples: Sequence[Sample],
     fields: Mapping[str, Value],
     label: str,
     place: str,
-) -> tuple[tuple[str, Attribute], ...]:
-    """The fields that are kept; whole numbers, if those of the first samples are, or text."""
+) -> tuple[tuple[str, Field], ...]:
+    """The fields that are kept: of the first kind that those of the first samples are, or text."""
     names = [*asked]
     if names == ["all"] and "all" not in fields:
-        plain = [name for name, value in fields.items() if isinstance(value, (int, str))]
+        plain = [
+            name
+            for name, value in fields.items()
+            if value == "" or any(KINDS[kind].taken(value) is not None for kind in PLAIN)
+        ]
         names = [name for name in plain if name not in (label, LISTED)]
-    found: dict[str, Attribute] = {}
+    found: dict[str, Field] = {}
     for name in names:
         if name not in fields:
             raise SourceError(
                 f"{place} has no field {printable(name)}; it has {some_of(fields)}; name one of "
                 "them with --attribute_fields"
             )
-        values = [sample.fields.get(name) for sample in samples]
-        whole = all(isinstance(value, int) for value in values if value is not None)
         own = re.sub(r"\W+", "_", name.removeprefix("json."), flags=re.ASCII).strip("_")
-        found[name] = Attribute(own, "int" if whole else "text")
-    attributes = [*found.values()]
-    if "" in (named := [each.name.lower() for each in attributes]) or len({*named}) < len(named):
+        said = (sample.fields.get(name) for sample in samples)
+        values = [value for value in said if value not in (None, "")]
+        kinds = (kind for kind in KINDS.values() if kind.plain)
+        fits = (it for it in kinds if all(it.taken(value) is not None for value in values))
+        found[name] = declared_or(own, next(fits, KINDS["text"]).name)
+    kept = [*found.values()]
+    if "" in (named := [each.name.lower() for each in kept]) or len({*named}) < len(named):
         raise SourceError(
             f"{place}: fields {some_of(found)} cannot be attributes, since letters and digits "
             "alone do not tell them apart; name fewer with --attribute_fields"
         )
-    refuse_reserved(attributes, f"{place}: --attribute_fields")
+    refuse_reserved(kept, f"{place}: --attribute_fields")
     return tuple(found.items())
 
 

@@ -51,11 +51,10 @@ from dataprep.system.messages import counted, sized
 from dataprep.system.state_files import digest_of
 from dataprep.tables.chosen import Selection
 from dataprep.tables.records import RecordsTable
+from dataprep_schemas.fields import Field, Fields
 from dataprep_schemas.manifest import Identity, Manifest, Split
-from dataprep_schemas.tables import OwnKind
 
 if TYPE_CHECKING:
-    from dataprep.tables.arrow import Attributes
     from dataprep.tables.database import Database
 
 _REMEDY: Final = "free some space: the old shards stay until all new ones are there"
@@ -84,7 +83,7 @@ def convert(
     engine.check()
     for source in sources:
         _refuse_damaged(source, checked(source.out), "converted")
-    _attributes(sources)  # before anything is made, since they may not fit together
+    _fields(sources)  # before anything is made, since they may not fit together
     places = {f"SRC {number + 1}": path for number, path in enumerate(request.sources)}
     splits = {split for source in sources for split in source.splits}
     workspace = Workspace(request.out)
@@ -184,7 +183,7 @@ def _derive(
             units = dict(zip(names, hashes, strict=True))
             identity = claim(job, identity, units, overwrite=request.overwrite)
         token = digest_of([identity, units])
-        columns = recorded_columns([name for name, _ in job.attributes])
+        columns = recorded_columns(job.fields)
         if anew:
             job.shuffle(token, database, columns, identity.seed)
         else:
@@ -254,7 +253,7 @@ def _plan(
         max_pixels=max(source.manifest.image.max_pixels for source in sources),
     )
     splits = tuple(_splits(request, sources[0].manifest, info, changed))
-    job = Job(request, info, _attributes(sources), splits, lease, images)
+    job = Job(request, info, _fields(sources), splits, lease, images)
     if in_place:
         job = with_options(job, remedy=_REMEDY)
     for text in describe_splits(job, {}) if changed else map(_in_the_same_order, splits):
@@ -373,9 +372,7 @@ def _info(request: ConvertRequest, sources: Sequence[SealedSet]) -> DatasetInfo:
             info,
             classes=tuple(dict([*info.classes, *other.classes, *info.classes]).items()),
             size=info.size if info.size == other.size else None,
-            attributes=tuple(dict([*info.attributes, *other.attributes]).items()),
-            boxes=info.boxes or other.boxes,
-            captions=info.captions or other.captions,
+            fields=tuple(dict.fromkeys([*info.fields, *other.fields])),
         )
     if request.classes is not None:
         info = with_options(info, classes=load_class_list(request.classes).classes)
@@ -388,16 +385,17 @@ def _info(request: ConvertRequest, sources: Sequence[SealedSet]) -> DatasetInfo:
     return info
 
 
-def _attributes(sources: Sequence[SealedSet]) -> Attributes:
+def _fields(sources: Sequence[SealedSet]) -> Fields:
     """The own columns of all data sets, whose tables are the ones that were sealed."""
-    found: dict[str, tuple[str, OwnKind]] = {}
+    found: dict[str, Field] = {}
     for source in sources:
         with RecordsTable(source.out, source.manifest.records_table) as table:
-            for name, kind in table.attributes:
+            for field in table.fields:
                 # The database makes no difference between A and a.
-                if found.setdefault(name.lower(), (name, kind)) != (name, kind):
+                if found.setdefault(field.name.lower(), field) != field:
                     raise DatasetError(
-                        f"{source.out} has another column {name} than the other data sets: they "
-                        "cannot be one data set; leave it out, or make it again as the others are"
+                        f"{source.out} has another column {field.name} than the other data sets: "
+                        "they cannot be one data set; leave it out, or make it again as the "
+                        "others are"
                     )
     return tuple(found.values())

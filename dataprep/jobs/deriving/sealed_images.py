@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -13,7 +13,6 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
-import numpy as np
 import pyarrow as pa
 import xxhash
 
@@ -21,19 +20,18 @@ from dataprep.errors import ImageError, SinkError, SourceError
 from dataprep.images import Prepared, Recipe, prepare
 from dataprep.images.decode import raw_to_png
 from dataprep.images.fingerprint import Fingerprint
-from dataprep.jobs.running.job import SAMPLE, Job, Made, OwnValue, Rejected, map_in_order
+from dataprep.jobs.running.job import SAMPLE, Job, Made, Rejected, map_in_order
 from dataprep.sealed.set import SealedSet, first_rows
 from dataprep.sealed.split import FinishedSplit
 from dataprep.sinks import DatasetInfo, ShardName, ShardReader
 from dataprep.sinks.example import Example, pixels_of
 from dataprep.system.messages import printable, unreadable
 from dataprep.system.throttle import pay
-from dataprep.tables import Box
 from dataprep.tables.order import shard_tables
 from dataprep.tables.records import KEPT_COLUMNS
 from dataprep.tables.selection import RECORDED_COLUMNS, renumbered
+from dataprep_schemas.fields import BOX_LABELS, UNCERTAIN, Fields, Value, named
 from dataprep_schemas.state import CommitRecord
-from dataprep_schemas.tables import CAPTIONS
 
 _AHEAD: Final = 64  # images that are read together, and are in memory
 
@@ -57,7 +55,7 @@ class _Ordered(NamedTuple):
     container: str | None
     xxh3: str | None
     kept: tuple[Any, ...]
-    own: dict[str, OwnValue]
+    fields: Mapping[str, Value]
 
     @property
     def rejected(self) -> str | None:
@@ -65,17 +63,17 @@ class _Ordered(NamedTuple):
         _, status, reason, *_ = self.kept
         return (reason or "") if status == "rejected" else None
 
-    def is_of(self, example: Example) -> bool:
-        """Whether an example is what the table says; boxes and captions, if the format has any."""
+    def is_of(self, example: Example, fields: Fields) -> bool:
+        """Whether an example is what the table says; its fields, as far as the format has them."""
         key = self.key if self.stored_key is None else self.stored_key
         labels = self.labels if self.stored_labels is None else tuple(self.stored_labels)
         found = example.key, example.labels, xxhash.xxh3_128_hexdigest(example.encoded)
-        if found != (key, labels, self.xxh3):
-            return False
-        if example.captions and [*example.captions] != self.own.get(CAPTIONS[0]):
-            return False
-        boxes = np.asarray(example.boxes, np.float32).tolist()
-        return not boxes or boxes == _boxes(self)
+        return found == (key, labels, self.xxh3) and all(
+            field.rules.same(example.fields[field.name], self.fields.get(field.name))
+            for field in fields
+            # Who got other labels is certain of them.
+            if field.name in example.fields and (field != UNCERTAIN or field.name in self.fields)
+        )
 
 
 _Changed: TypeAlias = tuple[_Ordered, Example | None, Prepared | None]
@@ -133,7 +131,7 @@ class SealedImages:
                 for row, example, image in map_in_order(pool, self._change(job), found, window):
                     if example is None:
                         reason = row.rejected or ""
-                        yield Rejected(row.key, row.container or "", row.labels, reason, row.own)
+                        yield Rejected(row.key, row.container or "", row.labels, reason, row.fields)
                     else:
                         yield _made(row, example, image)
         except OSError as error:
@@ -157,7 +155,8 @@ class SealedImages:
 
     def _change(self, job: Job) -> Callable[[tuple[_Ordered, Example | None]], _Changed]:
         """What is done to each example; pickled into other processes."""
-        return partial(_changed, self.recipe, job.sink.pixels, job.info.colorspace, self.max_pixels)
+        made = (job.sink.pixels, job.info.colorspace, job.fields)
+        return partial(_changed, self.recipe, *made, self.max_pixels)
 
 
 class _OpenSets(ExitStack):
@@ -181,14 +180,14 @@ class _OpenSets(ExitStack):
     def read(self, job: Job, shard: ShardName) -> Iterator[tuple[_Ordered, Example | None]]:
         """Rows of the shard, and their examples, of which each is read when it is asked for."""
         for table in shard_tables(job.workspace.order, shard.split, shard.number):
-            rows = _rows(table, [name for name, _ in job.attributes])
+            rows = _rows(table, job.fields)
             examples = self._examples([row for row in rows if row.rejected is None])
             for row in rows:
                 if row.rejected is not None:
                     yield row, None
                     continue
                 example = next(examples, None)  # a forged shard may hold fewer
-                if example is None or not row.is_of(example):
+                if example is None or not row.is_of(example, job.fields):
                     split, number = self._place(row)
                     raise SinkError(
                         f"{split.out}: record {number} of {split.split}, {printable(row.key)}, is "
@@ -196,7 +195,7 @@ class _OpenSets(ExitStack):
                         "names bad files"
                     )
                 pay(len(example.encoded))
-                yield row, self._renamed(row, example)
+                yield self._renamed(row, example, job.fields)
 
     def _place(self, row: _Ordered) -> tuple[FinishedSplit, int]:
         """The split that an image is in, and its number there."""
@@ -228,21 +227,25 @@ class _OpenSets(ExitStack):
         }
         return (next(found[self._place(row)[0]]) for row in rows)
 
-    def _renamed(self, row: _Ordered, example: Example) -> Example:
-        """With the key, the labels and the attributes that it is to have."""
+    def _renamed(self, row: _Ordered, example: Example, fields: Fields) -> tuple[_Ordered, Example]:
+        """With the key, the labels and the fields that it is to have."""
         info, numbers = self._info, self._numbers[row.source]
-        kept = {name: value for name, value in example.attributes.items() if name in row.own}
+        kept = {name: value for name, value in example.fields.items() if name in row.fields}
         same = row.stored_key is None and row.stored_labels is None and self._same[row.source]
-        if same and len(kept) == len(example.attributes):
-            return example
-        return replace(
+        if same and len(kept) == len(example.fields):
+            return row, example
+        known = dict(row.fields)
+        for values in (kept, known) if numbers else ():
+            for name in named(fields, BOX_LABELS.kind):
+                if name in values:
+                    values[name] = tuple(numbers.get(label, label) for label in values[name])
+        return row._replace(fields=known), replace(
             example,
             key=row.key,
-            attributes=kept,
+            fields=kept,
             labels=row.labels,
             synset=info.identifiers(row.labels),
             class_name=info.names(row.labels),
-            box_labels=tuple(numbers.get(label, label) for label in example.box_labels),
         )
 
 
@@ -253,18 +256,19 @@ def _finished(sealed: SealedSet) -> Iterator[tuple[int, int, FinishedSplit]]:
         yield first + len(split), first, split
 
 
-def _rows(table: pa.Table, own: list[str]) -> list[_Ordered]:
-    columns = (table.column(name).to_pylist() for name in ("labels", *RECORDED_COLUMNS, *own))
+def _rows(table: pa.Table, fields: Fields) -> list[_Ordered]:
+    names = ("labels", *RECORDED_COLUMNS, *(field.name for field in fields))
+    columns = (table.column(name).to_pylist() for name in names)
     rows = []
     known = len(RECORDED_COLUMNS) - len(KEPT_COLUMNS)
     for labels, *values in zip(*columns, strict=True):
         source, number, stored_key, stored_labels, key, container, xxh3 = values[:known]
-        attributes = zip(own, values[len(RECORDED_COLUMNS) :], strict=True)
+        said = zip(fields, values[len(RECORDED_COLUMNS) :], strict=True)
         rows.append(
             _Ordered(
                 *(tuple(labels or ()), source, number, stored_key, stored_labels),
                 *(key or "", container, xxh3, tuple(values[known : len(RECORDED_COLUMNS)])),
-                {name: value for name, value in attributes if value is not None},
+                {it.name: it.rules.of_cell(cell) for it, cell in said if cell is not None},
             )
         )
     return rows
@@ -274,6 +278,7 @@ def _changed(
     recipe: Recipe | None,
     pixels: bool,
     colorspace: str,
+    fields: Fields,
     max_pixels: int,
     found: tuple[_Ordered, Example | None],
 ) -> _Changed:
@@ -282,6 +287,7 @@ def _changed(
     Args:
         pixels: whether the format stores arrays of pixels.
         colorspace: of what a recipe makes.
+        fields: of the images.
     """
     row, example = found
     if example is None:
@@ -295,7 +301,7 @@ def _changed(
         image = prepare(_as_file(example).encoded, recipe)
     except ImageError as error:
         raise SinkError(f"{printable(example.key)} cannot be converted: {error}") from error
-    boxes, box_labels = image.moved(example.boxes, example.box_labels)
+    said = image.moved({**row.fields, **example.fields}, fields)
     changed = replace(
         example,
         encoded=image.data,
@@ -303,11 +309,9 @@ def _changed(
         height=image.height,
         width=image.width,
         colorspace=colorspace,
-        boxes=boxes,
-        box_labels=box_labels,
-        attributes=image.moved_flags(_boxes(row), example.attributes),
+        fields={name: value for name, value in said.items() if name in example.fields},
     )
-    return row, changed, image
+    return row._replace(fields=said), changed, image
 
 
 def _as_file(example: Example) -> Example:
@@ -318,25 +322,19 @@ def _as_file(example: Example) -> Example:
     return replace(example, encoded=png, format="PNG")
 
 
-def _boxes(row: _Ordered) -> Sequence[Box]:
-    return row.kept[KEPT_COLUMNS.index("boxes")] or ()
-
-
 def _made(row: _Ordered, example: Example, image: Prepared | None) -> Made:
     """An example as it is stored, and what is known of it besides."""
-    channels, status, reason, _, *seen = row.kept
-    boxes = _boxes(row)
+    channels, status, reason, *seen = row.kept
     if image is not None:
         return Made(
             example,
             image.channels,
             status,
             reason,
-            image.moved_flags(boxes, row.own),
-            image.moved(boxes, ())[0],
+            row.fields,
             image.measured,
             image.grey,
         )
     channels = example.channels if example.format == "RAW" else channels
     looks = None if seen[0] is None else Fingerprint(*seen)
-    return Made(example, channels, status, reason, row.own, boxes, None, looks)
+    return Made(example, channels, status, reason, row.fields, None, looks)

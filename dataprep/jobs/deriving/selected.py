@@ -120,7 +120,7 @@ def _make_tables(
                 f"--split_by {chosen.split_by or 'split'}: {cell!r} is no name of a split; leave "
                 "those images out with --where, or choose another column"
             )
-    column = patient_column(dict(info.attributes)) if several or chosen.split_by else None
+    column = patient_column(info.fields) if several or chosen.split_by else None
     if column and (torn := tables.in_several_splits(database, column)):
         patients = some_of([str(patient) for (patient,) in torn])
         report(f"{counted(len(torn), 'patient')} in more than one split ({column}): {patients}")

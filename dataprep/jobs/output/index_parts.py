@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 from dataprep.datasets import Dataset, Found, ScanUnit
 from dataprep.errors import SourceError
@@ -24,12 +24,10 @@ from dataprep.system.messages import printable
 from dataprep.system.ownership import require_own
 from dataprep.system.state_files import digest_of, file_sha256, is_intact, read_state, write_state
 from dataprep.tables import Scanned
+from dataprep_schemas.fields import Fields
 from dataprep_schemas.state import IndexPart
 
-if TYPE_CHECKING:
-    from dataprep.tables.arrow import Attributes
-
-_VERSION = 6  # raise it whenever the same scan would be kept in another way
+_VERSION = 7  # raise it whenever the same scan would be kept in another way
 # Of few rows, most of a table's time would go into setting up what saves room.
 _FEW = 1 << 14
 _PLAIN = {"compression": "lz4", "use_dictionary": False, "write_statistics": False}
@@ -147,7 +145,7 @@ def scan_into(scan: Scan, unit: ScanUnit) -> None:
     classes = scanned.classes or () if known is None else [name for name, _ in known]
     try:
         with whole(directory / f"{unit.name}.parquet") as temporary:
-            statuses = _write_tables(temporary, scanned, classes, scan.found.own_columns)
+            statuses = _write_tables(temporary, scanned, classes, scan.found.fields)
             sha256 = file_sha256(temporary)
             if scanned.restarts:
                 (directory / unit.restarts_name).write_bytes(scanned.restarts)
@@ -166,7 +164,7 @@ def scan_into(scan: Scan, unit: ScanUnit) -> None:
 
 
 def _write_tables(
-    path: Path, scanned: Scanned, classes: Sequence[str], attributes: Attributes
+    path: Path, scanned: Scanned, classes: Sequence[str], fields: Fields
 ) -> Counter[str]:
     """Write what a unit holds as one table; returns how many rows have each status."""
     import pyarrow as pa
@@ -176,11 +174,11 @@ def _write_tables(
     from dataprep_schemas.tables import schema_of
 
     few = sum(map(len, scanned.rows.values())) < _FEW and not scanned.tables
-    memory, schema = pa.BufferOutputStream(), schema_of("index", attributes)
+    memory, schema = pa.BufferOutputStream(), schema_of("index", fields)
     statuses: Counter[str] = Counter()
     packed = _PLAIN if few else _PACKED
     with parquet.ParquetWriter(memory if few else path, schema, **packed) as file:
-        for table in index_tables(scanned, classes, attributes):
+        for table in index_tables(scanned, classes, fields):
             for entry in table.column("status").value_counts().to_pylist():
                 statuses[entry["values"]] += entry["counts"]
             file.write_table(table, row_group_size=_GROUP)

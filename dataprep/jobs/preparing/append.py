@@ -146,10 +146,10 @@ def _check_same_options(grown: SealedSet, raw: RawData) -> None:
 def _check_same_attributes(grown: SealedSet, raw: RawData) -> None:
     """Refuse, before anything is scanned, what the merged table would have no column for."""
     with RecordsTable(grown.out, grown.manifest.records_table) as table:
-        before = table.attributes[: None if raw.request.folds is None else -1]  # the last: the fold
-    for pair in zip_longest(before, raw.found.own_columns):
+        before = table.fields[: None if raw.request.folds is None else -1]  # the last: the fold
+    for pair in zip_longest(before, raw.found.fields):
         if pair[0] != pair[1]:
-            was, now = (f"{each[0]} ({_KINDS[each[1]]})" if each else "none" for each in pair)
+            was, now = (each or "none" for each in pair)
             raise DatasetError(
                 f"{grown.out} was made with the attribute {was}, now there is {now}; --append "
                 "needs the same ones, of the same kinds: make the raw data say what it said, or "
@@ -252,7 +252,7 @@ def _join(grown: SealedSet, made: SealedSet) -> WrittenRecords:
         return write_rows(
             inside.records,
             inside.private,
-            schema_of("records", behind.attributes),
+            schema_of("records", behind.fields),
             stored=chain.from_iterable(
                 chain(
                     _stored(before, manifest, name),

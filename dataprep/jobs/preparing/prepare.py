@@ -25,8 +25,8 @@ from dataprep.sealed.set import SealedSet
 from dataprep.system.messages import counted, some_of
 from dataprep.system.state_files import digest_of
 from dataprep.tables.records import SHALLOWER, RecordsTable, count_reasons
+from dataprep_schemas.fields import FOLD
 from dataprep_schemas.manifest import Excluded, Identity
-from dataprep_schemas.tables import CAPTIONS
 
 if TYPE_CHECKING:
     from dataprep.tables.images import Images
@@ -138,16 +138,15 @@ def plan(
     """
     info = describe_examples(summary.classes, request.recipe, raw.found)
     if request.folds is not None:
-        if "fold" in (name.lower() for name, _ in info.attributes):
+        if FOLD.name in (field.name.lower() for field in info.fields):
             raise UsageError("--folds: the images have an attribute fold already; rename it")
-        info = replace(info, attributes=(*info.attributes, ("fold", "int")))
+        info = replace(info, fields=(*info.fields, FOLD))
     kept = kept_info(info, request.load_sink(), raw.report)
     splits = tuple(
         split_job(name, summary.input[name], request.shuffle_of(name), request, kept)
         for name in summary.splits
     )
-    own = (*(CAPTIONS,) * info.captions, *info.attributes)
-    job = Job(request, kept, own, splits, raw.workers.lease, source)
+    job = Job(request, kept, info.fields, splits, raw.workers.lease, source)
     left_out = summary.excluded
     return job, Identity(
         dataset=request.dataset,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -18,17 +18,16 @@ from dataprep.datasets import read_image
 from dataprep.datasets.raw_directory import leads_out
 from dataprep.errors import DataprepError, ImageError
 from dataprep.images import Note, Prepared, Recipe, kind_of, prepare
-from dataprep.images.pixels import placed
+from dataprep.images.pixels import turned_back
 from dataprep.images.prepare import EXTRAS
 from dataprep.jobs.output.commit import rejected_images
-from dataprep.jobs.running.job import SAMPLE, Job, Made, OwnValue, Rejected, map_in_order
-from dataprep.sinks import DatasetInfo, ShardName
+from dataprep.jobs.running.job import SAMPLE, Job, Made, Rejected, map_in_order
+from dataprep.sinks import ShardName
 from dataprep.sinks.example import Example
 from dataprep.system.messages import counted
 from dataprep.tables import Row
 from dataprep.tables.order import read_shard
 from dataprep_schemas.state import CommitRecord
-from dataprep_schemas.tables import CAPTIONS
 
 STORED_WITH_8_BITS: Final = "of 16 bits a sample: stored with 8 (--depth keep: 16)"
 _LOOKED_AT: Final = 8  # images, before the first is made
@@ -66,9 +65,9 @@ class RawImages:
                     archives[row.container] = row
                 if isinstance(result, ImageError):
                     place = row.container if self.named else ""
-                    yield Rejected(row.key, place, row.labels, str(result), _own(row), extras)
+                    yield Rejected(row.key, place, row.labels, str(result), row.fields, extras)
                 else:
-                    yield _made(row, result, job.info, extras)
+                    yield _made(row, result, job, extras)
         # Before the shard is committed; a file of its own was looked at when it was read.
         require_unchanged(self.raw, archives)
 
@@ -134,7 +133,7 @@ class RawImages:
             data = self.read(row) if data is None else data
             extras = EXTRAS.get(kind_of(data), ())
             made = prepare(data, self.recipe)
-            return (*(_placed(row, made) if row.drawn_on else (row, made)), extras)
+            return row, _turned_back(row, made) if row.drawn_on else made, extras
         except ImageError as error:
             what, quoting, _ = str(error).partition(" starting with ")
             if quoting and leads_out(self.raw, row.container):
@@ -146,18 +145,16 @@ def _rows(job: Job, shard: ShardName) -> Iterator[Row]:
     return read_shard(job.workspace.order, shard.split, shard.number)
 
 
-def _placed(row: Row, image: Prepared) -> tuple[Row, Prepared]:
-    """With the boxes as they lie on the pixels as they came."""
-    boxes, doubt = placed(row.boxes, row.drawn_on, image.came)
-    if doubt is not None:
-        image = replace(image, notes=(*image.notes, Note("warned", doubt)))
-    return replace(row, boxes=boxes), image
+def _turned_back(row: Row, image: Prepared) -> Prepared:
+    """With how its fields lie on the pixels as they came."""
+    back, doubt = turned_back(row.drawn_on, image.came)
+    notes = () if doubt is None else (Note("warned", doubt),)
+    return replace(image, back=back, notes=(*image.notes, *notes))
 
 
-def _made(row: Row, image: Prepared, info: DatasetInfo, extras: tuple[str, ...]) -> Made:
-    boxes, box_labels = image.moved(row.boxes, row.box_labels)
-    if row.boxes:
-        row = replace(row, attributes=image.moved_flags(row.boxes, row.attributes))
+def _made(row: Row, image: Prepared, job: Job, extras: tuple[str, ...]) -> Made:
+    info = job.info
+    fields = image.moved(row.fields, job.fields)
     example = Example(
         key=row.key,
         encoded=image.data,
@@ -169,10 +166,7 @@ def _made(row: Row, image: Prepared, info: DatasetInfo, extras: tuple[str, ...])
         labels=row.labels,
         synset=info.identifiers(row.labels),
         class_name=info.names(row.labels),
-        boxes=boxes if info.boxes else (),
-        box_labels=box_labels if info.boxes else (),
-        attributes=row.attributes if info.attributes else {},
-        captions=row.captions,
+        fields=fields,
     )
     kinds = {note.kind for note in image.notes}
     return Made(
@@ -180,13 +174,8 @@ def _made(row: Row, image: Prepared, info: DatasetInfo, extras: tuple[str, ...])
         image.channels,
         status="repaired" if "repaired" in kinds else "warned" if kinds else "stored",
         reason="; ".join(note.text for note in image.notes) or None,
-        attributes=_own(row),
-        boxes=boxes,
+        fields=fields,
         measured=image.measured,
         looks=image.grey,
         extras=extras,
     )
-
-
-def _own(row: Row) -> Mapping[str, OwnValue]:
-    return {**row.attributes, CAPTIONS[0]: row.captions} if row.captions else row.attributes

@@ -52,7 +52,7 @@ def open_images(
         parts.tables(),
         workspace.private,
         parts.statuses(),
-        [name for name, _ in what.own_columns],
+        what.fields,
         request.splits,
         request.exclude,
         None if grown is None else Workspace(grown.out).records,
@@ -181,8 +181,8 @@ class _Index:
             rejected = images.rejected_before()
             perhaps = f", perhaps of what was rejected ({some_of(rejected)})" if rejected else ""
             raise SourceError(
-                f"images of {grown.out} have another size, or other labels, boxes, captions or "
-                f"attributes than when it was made{perhaps}; --append only adds: bring back what "
+                f"images of {grown.out} have another size, or other labels or fields "
+                f"than when it was made{perhaps}; --append only adds: bring back what "
                 "was there, or use --overwrite to make the data set of what there is now"
             )
 

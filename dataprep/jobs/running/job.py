@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 import msgspec
 
@@ -24,8 +24,8 @@ from dataprep.sealed.set import examples_of
 from dataprep.sinks import DatasetInfo, ShardName, Sink
 from dataprep.sinks.example import Example
 from dataprep.system.messages import counted, sized, some_of
-from dataprep.tables import Box, Value
 from dataprep.version import __version__
+from dataprep_schemas.fields import Fields, Value
 from dataprep_schemas.manifest import Input, Shuffle, SinkConfig, SplitName
 from dataprep_schemas.state import CommitRecord
 
@@ -33,10 +33,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dataprep.tables.database import Database
-    from dataprep_schemas.tables import OwnKind
-
-OwnValue: TypeAlias = Value | Sequence[str]
-"""Of a data set's own column."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -83,9 +79,7 @@ class Made(msgspec.Struct, frozen=True):
         status: ``repaired`` if it is stored in another form than it came in, since not every
             reader takes that; ``warned`` if its decoder complained.
         reason: why, if it is not just stored.
-        attributes: what else is known of it, captions too, whether or not the format has a place
-            for it.
-        boxes: the bounding boxes in it, likewise.
+        fields: what else is said of it, whether or not the format has a place for it.
         looks: a small grey version of what was decoded, or the fingerprint of it.
         extras: that had a part in it (`dataprep.images.prepare.EXTRAS`).
     """
@@ -94,8 +88,7 @@ class Made(msgspec.Struct, frozen=True):
     channels: int
     status: Literal["stored", "repaired", "warned"] = "stored"
     reason: str | None = None
-    attributes: Mapping[str, OwnValue] = msgspec.field(default_factory=dict)
-    boxes: Sequence[Box] = ()
+    fields: Mapping[str, Value] = msgspec.field(default_factory=dict)
     measured: Measured | None = None
     looks: Pixels | Fingerprint | None = None
     extras: tuple[str, ...] = ()
@@ -108,7 +101,7 @@ class Rejected(msgspec.Struct, frozen=True):
     container: str
     labels: tuple[int, ...]
     reason: str
-    attributes: Mapping[str, OwnValue] = msgspec.field(default_factory=dict)
+    fields: Mapping[str, Value] = msgspec.field(default_factory=dict)
     extras: tuple[str, ...] = ()
 
 
@@ -153,8 +146,7 @@ class Job:
     Attributes:
         request: what the user asked for, with absolute paths.
         info: what is true of every example.
-        attributes: name and kind of what else is known of images, whether or not the format has a
-            place for it.
+        fields: what else is said of images, whether or not the format has a place for it.
         splits: how many shards and images each has.
         lease: what workers need to go on.
         remedy: what to do where there is no room for it.
@@ -162,7 +154,7 @@ class Job:
 
     request: OutputRequest
     info: DatasetInfo
-    attributes: tuple[tuple[str, OwnKind], ...]
+    fields: Fields
     splits: tuple[SplitJob, ...]
     lease: Lease
     source: Source
@@ -282,14 +274,10 @@ def kept_info(info: DatasetInfo, sink: Sink, report: Callable[[str], None]) -> D
         UsageError: the format cannot hold such a data set.
     """
     sink.check(info)
-    boxes, attributes = info.boxes and sink.keeps_boxes, info.attributes * sink.keeps_attributes
-    captions = info.captions and sink.keeps_captions
-    lost = ["bounding boxes"] * (info.boxes > boxes) + ["captions"] * (info.captions > captions)
-    if len(attributes) < len(info.attributes):
-        lost.append(some_of([name for name, _ in info.attributes]))
-    for what in lost:
-        report(f"sink {sink.name} has no place for {what}: they are left out")
-    return replace(info, boxes=boxes, attributes=attributes, captions=captions)
+    kept = tuple(field for field in info.fields if field.kind in sink.keeps)
+    if lost := [field.name for field in info.fields if field not in kept]:
+        report(f"sink {sink.name} has no place for {some_of(lost)}: left out")
+    return replace(info, fields=kept)
 
 
 def choose_shard_count(

@@ -232,7 +232,7 @@ def join_rows(
     return write_rows(
         workspace.records,
         workspace.private,
-        schema_of("records", job.attributes),
+        schema_of("records", job.fields),
         stored=_rows(workspace, records, stored=True),
         rest=chain(_rows(workspace, records, stored=False), others),
         rows=sum(record.images for record in records),

@@ -30,7 +30,7 @@ from dataprep.system.durable_files import storage_error
 from dataprep.system.state_files import file_sha256
 from dataprep.system.throttle import pay
 from dataprep.tables import records as records_table
-from dataprep.tables.arrow import Attributes
+from dataprep_schemas.fields import Fields
 from dataprep_schemas.manifest import File
 from dataprep_schemas.state import CommitRecord, RowsFile
 from dataprep_schemas.tables import schema_of
@@ -41,7 +41,7 @@ _PICTURES: Final = 64
 
 # The order in which `ShardRows` keeps what differs from row to row.
 _COLUMNS: Final = (
-    *("key", "status", "reason", "position", "labels", "boxes", "format", "height", "width"),
+    *("key", "status", "reason", "position", "labels", "format", "height", "width"),
     *("channels", "bytes", "xxh3", "container"),
 )
 _LOOKS: Final = ("phash", "brightness", "contrast", "flat")
@@ -88,7 +88,7 @@ def write_shard(
     try:
         with temporary_files(finals) as temporaries:
             *files, rows_file = temporaries
-            with ShardRows(rows_file, shard, job.info, job.attributes) as rows:
+            with ShardRows(rows_file, shard, job.info, job.fields) as rows:
                 written, statistics = _write_files(job, files, rows, items(), turn)
                 rows.close()
             if job.lease.lost_now():
@@ -160,18 +160,17 @@ class ShardRows(AbstractContextManager["ShardRows"]):
         records: how many images were stored so far.
 
     Args:
-        attributes: name and kind of what else is known of them.
+        fields: what else is said of them.
     """
 
-    def __init__(
-        self, path: Path, shard: ShardName, info: DatasetInfo, attributes: Attributes
-    ) -> None:
+    def __init__(self, path: Path, shard: ShardName, info: DatasetInfo, fields: Fields) -> None:
         self.statuses: Counter[str] = Counter()
         self.records = 0
         self._extras: set[str] = set()
         self._shard = shard
-        self._attributes = [name for name, _ in attributes]
-        self._schema = schema_of("records", attributes)
+        self._fields = [field.name for field in fields]
+        self._drawn = {field.name for field in fields if field.rules.drawn}
+        self._schema = schema_of("records", fields)
         self._identifiers = pa.array([name for name, _ in info.classes], pa.string())
         self._rows: list[tuple[Any, ...]] = []
         self._pictures: list[Pixels | Fingerprint | None] = []
@@ -187,7 +186,10 @@ class ShardRows(AbstractContextManager["ShardRows"]):
                 (
                     *(item.key, "rejected", item.reason, None, item.labels),
                     *(None for _ in _COLUMNS[5:-1]),
-                    *(item.container, item.attributes),
+                    *(
+                        item.container,
+                        {it: item.fields[it] for it in item.fields.keys() - self._drawn},
+                    ),
                 )
             )
         else:
@@ -200,7 +202,6 @@ class ShardRows(AbstractContextManager["ShardRows"]):
                     records_table.with_metadata(item.reason, metadata),
                     self.records,
                     example.labels,
-                    item.boxes or None,
                     example.format,
                     example.height,
                     example.width,
@@ -208,7 +209,7 @@ class ShardRows(AbstractContextManager["ShardRows"]):
                     len(example.encoded),
                     xxhash.xxh3_128_hexdigest(example.encoded),
                     None,  # the same wherever the images lie, as the shard is
-                    item.attributes,
+                    item.fields,
                 )
             )
             self.records += 1
@@ -262,7 +263,7 @@ class ShardRows(AbstractContextManager["ShardRows"]):
     def _flush(self) -> None:
         self._see()
         size = len(self._rows)
-        *values, attributes = zip(*self._rows, strict=True)
+        *values, said = zip(*self._rows, strict=True)
         columns: dict[str, Any] = dict(zip(_COLUMNS, values, strict=True))
         columns |= zip(_LOOKS, zip(*self._looks, strict=True), strict=True)
         self.statuses.update(columns["status"])
@@ -273,8 +274,8 @@ class ShardRows(AbstractContextManager["ShardRows"]):
         columns["classes"] = pa.ListArray.from_arrays(ends, self._identifiers.take(flat))
         columns["split"] = repeat(self._shard.split, size)
         columns["shard"] = repeat(self._shard.number, size)
-        for name in self._attributes:
-            columns[name] = [known.get(name) for known in attributes]
+        for name in self._fields:
+            columns[name] = [known.get(name) for known in said]
         arrays = [_array(columns[field.name], field.type, size) for field in self._schema]
         self._writer.write_table(pa.table(arrays, schema=self._schema))
         self._rows.clear()

@@ -28,7 +28,7 @@ from dataprep.sinks import Record, WrittenFile
 from dataprep.sinks.example import DatasetInfo, Example, to_bytes, to_text
 from dataprep.sinks.lmdb_environment import LmdbFileSink, LmdbReader, LmdbWriter
 from dataprep.sinks.subprocess_reader import in_child
-from dataprep.tables import Value
+from dataprep_schemas.fields import CAPTIONS, PLAIN, Value
 from typing_extensions import override
 
 _LENGTH = b"__len__"
@@ -43,10 +43,11 @@ class LmdbTorchWriter(LmdbWriter):
         labels = example.labels
         label = self.info.multi_hot(labels) if self.info.multilabel else labels[0]
         record: list[object] = [example.encoded, label, _storable(example.key)]
-        if self.info.attributes or self.info.captions:
-            record.append({name: _storable(value) for name, value in example.attributes.items()})
-        if self.info.captions:
-            record.append([_storable(text) for text in example.captions])
+        said = example.fields.items()
+        if self.info.fields:
+            record.append({name: _storable(it) for name, it in said if not isinstance(it, tuple)})
+        if CAPTIONS in self.info.fields:
+            record.append([*map(_storable, example.fields.get(CAPTIONS.name, ()))])
         self.put(b"%d" % self.number, msgpack.packb(record, use_bin_type=True))
 
     @override
@@ -84,8 +85,10 @@ class LmdbTorchReader(LmdbReader):
             str(_value(key)),
             encoded,
             labels,
-            attributes={name: _value(value) for name, value in stored.items()},
-            captions=tuple(str(_value(text)) for text in captions),
+            fields={
+                **{name: _value(value) for name, value in stored.items()},
+                CAPTIONS.name: tuple(str(_value(text)) for text in captions),
+            },
         )
 
 
@@ -94,8 +97,7 @@ class LmdbTorchSink(LmdbFileSink):
 
     name: ClassVar[str] = "lmdb-torch"
     summary: ClassVar[str] = "LMDB in one file as folder2lmdb's for PyTorch, msgpack values"
-    keeps_captions: ClassVar[bool] = True
-    keeps_attributes: ClassVar[bool] = True
+    keeps = (*PLAIN, CAPTIONS.kind)
     suffixes: ClassVar[tuple[str, ...]] = (".lmdb",)
     reference: ClassVar[str] = "lmdb and msgpack, as folder2lmdb's reader uses them"
     Writer = LmdbTorchWriter
@@ -123,7 +125,7 @@ def _folder2lmdb(path: Path) -> Iterator[tuple[bytes, Any]]:
 
 def _storable(value: Value) -> Value | bytes:
     """The value; as bytes if it is text but not Unicode, which unpackers refuse in a string."""
-    if isinstance(value, int):
+    if not isinstance(value, str):
         return value
     data = to_bytes(value)
     return value if data.decode("utf-8", "replace") == value else data

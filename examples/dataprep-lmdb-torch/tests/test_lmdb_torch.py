@@ -13,6 +13,7 @@ import pytest
 from dataprep.errors import SinkError
 from dataprep.sinks import DatasetInfo, Example
 from dataprep.sinks.testing import SinkTests
+from dataprep_schemas.fields import Field
 from PIL import Image
 
 from dataprep_lmdb_torch import LmdbTorchSink
@@ -67,9 +68,9 @@ def test_the_bytes_of_a_value(tmp_path: Path) -> None:
 
 def test_attributes_are_a_fourth_item_that_folder2lmdb_does_not_see(tmp_path: Path) -> None:
     path = tmp_path / "train.lmdb"
-    info = replace(SINGLE, attributes=(("view", "text"), ("age", "int")))
+    info = replace(SINGLE, fields=(Field("view", "text"), Field("age", "int")))
     known: list[dict[str, int | str]] = [{"age": 58, "view": "\udcff"}, {}]
-    found = entries(path, info, [example(info, attributes=it) for it in known])
+    found = entries(path, info, [example(info, fields=it) for it in known])
     assert found[b"0"] == b"\x94\xc4\x04\x89PNG\x03\xa3a/b\x82\xa4view\xc4\x01\xff\xa3age\x3a"
     assert found[b"1"] == b"\x94\xc4\x04\x89PNG\x03\xa3a/b\x80"
     assert list(SINK.reference_records([path], info)) == [(b"\x89PNG", (3,))] * 2

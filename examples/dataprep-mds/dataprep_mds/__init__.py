@@ -32,6 +32,7 @@ from dataprep.sinks import (
     WrittenFile,
 )
 from dataprep.sinks.hashed_file import write_file
+from dataprep_schemas.fields import PLAIN
 from typing_extensions import override
 
 # `dataprep_mds.shard` imports torch, for seconds; `dataprep sinks` does not need it. So: late.
@@ -42,8 +43,7 @@ class MdsSink(Sink):
 
     name: ClassVar[str] = "mds"
     summary: ClassVar[str] = "MosaicML Streaming's MDS with index.json, for StreamingDataset"
-    keeps_boxes: ClassVar[bool] = True
-    keeps_attributes: ClassVar[bool] = True
+    keeps = (*PLAIN, "boxes", "box_labels")
     seeks: ClassVar[bool] = True  # samples are written twice: see `MdsShardWriter`
     reference: ClassVar[str] = "streaming.LocalDataset"
     overhead: ClassVar[int] = 90  # numbers, key, format and offset: measured with ImageNet's keys

@@ -23,6 +23,7 @@ from dataprep.errors import SinkError
 from dataprep.sinks import DatasetInfo, ShardReader, ShardWriter, WrittenFile, damage
 from dataprep.sinks.example import Example
 from dataprep.sinks.hashed_file import HashedFile
+from dataprep_schemas.fields import PLAIN
 from streaming import LocalDataset, MDSWriter
 from streaming.base.format.mds import MDSReader
 
@@ -95,17 +96,18 @@ class MdsShardWriter(ShardWriter):
 
     def _values(self, example: Example) -> dict[str, object]:
         values: dict[str, object] = {
-            "boxes": example.boxes,
+            "boxes": example.fields.get("boxes", ()),
             "format": example.format,
             "height": example.height,
             "image": example.encoded,
             "key": example.key,
             "width": example.width,
         }
-        if self.info.attributes:
-            values["attributes"] = dict(sorted(example.attributes.items()))
+        if plain := _plain(self.info):
+            said = sorted(example.fields.items())
+            values["attributes"] = {name: value for name, value in said if name in plain}
         if self.info.multilabel:
-            values["box_labels"] = example.box_labels
+            values["box_labels"] = example.fields.get("box_labels", ())
             return values | {"labels": np.array(self.info.multi_hot(example.labels), np.uint8)}
         return values | {"label": example.class_index}
 
@@ -137,9 +139,11 @@ class MdsShardReader(ShardReader):
             _labels(sample),
             kind=sample["format"],
             size=(sample["height"], sample["width"]),
-            boxes=tuple((xmin, ymin, xmax, ymax) for xmin, ymin, xmax, ymax in sample["boxes"]),
-            box_labels=tuple(sample.get("box_labels", ())),
-            attributes=dict(sample.get("attributes", {})),
+            fields={
+                "boxes": tuple(map(tuple, sample["boxes"])),
+                "box_labels": tuple(sample.get("box_labels", ())),
+                **sample.get("attributes", {}),
+            },
         )
 
     def close(self) -> None:
@@ -185,11 +189,16 @@ def local_records(path: Path) -> Iterator[tuple[bytes, tuple[int, ...]]]:
 
 def _columns(info: DatasetInfo) -> dict[str, str]:
     """Names and MDS encodings of the columns."""
-    columns = _COLUMNS | ({"attributes": "json"} if info.attributes else {})
+    columns = _COLUMNS | ({"attributes": "json"} if _plain(info) else {})
     if info.multilabel:
         labels = f"ndarray:uint8:{len(info.classes)}"
         return columns | {"labels": labels, "box_labels": "json"}
     return columns | {"label": "int"}
+
+
+def _plain(info: DatasetInfo) -> set[str]:
+    """The names of the fields that are a number or a text."""
+    return {field.name for field in info.fields if field.kind in PLAIN}
 
 
 def _labels(sample: Mapping[str, Any]) -> tuple[int, ...]:

@@ -117,7 +117,7 @@ def assert_same(samples: Sequence[dict[str, Any]], examples: Any) -> None:
 
 def sample_of(example: Example) -> dict[str, Any]:
     return {
-        "boxes": [list(box) for box in example.boxes],
+        "boxes": [list(box) for box in example.fields.get("boxes", ())],
         "format": example.format,
         "height": example.height,
         "image": example.encoded,

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from dataprep.datasets import (
-    Attribute,
     Cut,
     Dataset,
+    Field,
     Found,
     Row,
     Scanned,
@@ -88,7 +88,7 @@ class Pets(Dataset):
             units=(unit,),
             splits=wanted,
             classes=tuple((breed, breed.replace("_", " ")) for breed in BREEDS),
-            attributes=(Attribute("species", "text"),),
+            fields=(Field("species", "text"),),
         )
 
     @override
@@ -109,7 +109,7 @@ class Pets(Dataset):
                 size=image.size,
                 modified=image.modified,
                 labels=(entry.label,),
-                attributes={"species": entry.species},
+                fields={"species": entry.species},
                 packing=image.packing,
             )
             rows[self._split_of(image.name, entry)].append(row)

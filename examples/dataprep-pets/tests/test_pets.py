@@ -114,7 +114,7 @@ def test_the_command_makes_verified_shards(tmp_path: Path, form: str) -> None:
             assert example.encoded == photograph(name)
             assert BREEDS[example.class_index] == example.synset == breed
             assert example.class_name == breed.replace("_", " ")
-            assert example.attributes == {"species": "cat" if breed in CATS else "dog"}
+            assert example.fields == {"species": "cat" if breed in CATS else "dog"}
 
 
 def test_every_form_of_the_images_gives_the_same_bytes(tmp_path: Path) -> None:

@@ -1,0 +1,380 @@
+"""Fields: what is said of an image besides its labels, each of one kind of value.
+
+A kind is one class, which has all that is particular to its values; `KINDS` has them by name.
+Tables, formats, jobs and reviews go through the fields of a data set and ask their kinds. A field
+that lists, annotations or formats call by its name is declared once, at the end.
+
+What is missing is left out: no field is None, or an empty text or list.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, compress
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
+
+from msgspec import Meta, Struct
+
+Value: TypeAlias = Any
+"""A number, a text, or a tuple, as the kind of the field has it."""
+Box: TypeAlias = tuple[float, float, float, float]
+"""xmin, ymin, xmax and ymax, as fractions of width and height."""
+
+WHOLE: Final[Box] = (0.0, 0.0, 1.0, 1.0)
+"""The part of a picture that is left where nothing is cut off."""
+MISSING: Final = -(2**63)
+"""What stands for a whole number that is missing, where a format has to say something."""
+
+_LARGEST: Final = 2**63 - 1
+_UPSIDE_DOWN: Final = (3, 4, 7, 8)  # orientations, of which 5 to 8 swap rows and columns first
+_MIRRORED: Final = (2, 3, 6, 7)
+
+KindName: TypeAlias = Literal["int", "text", "texts", "uncertain", "boxes", "box_labels", "flags"]
+Table: TypeAlias = Literal["index", "order", "records"]
+
+
+class Kind:
+    """A kind of value; without more, of one number or text an image."""
+
+    name: ClassVar[KindName]
+
+    column: ClassVar[str]
+    """The type of its columns in records and Parquet, as `dataprep_schemas.tables` calls it."""
+
+    scanned: ClassVar[str] = ""
+    """That in the index and in the order, if it is another."""
+
+    indexed: ClassVar[str] = ""
+    """That in the index, if it is another than in the order."""
+
+    plain: ClassVar[bool] = True
+    """Whether a value is one number or text, so that a column of a list may be of this kind."""
+
+    pattern: ClassVar[str] = ""
+    """A regular expression of the cells of a list that are such values; empty: of none."""
+
+    feature: ClassVar[Literal["int64_list", "float_list", "bytes_list"]] = "bytes_list"
+    """What holds the values in a tf.train.Feature."""
+
+    missing: ClassVar[int | float | str] = ""
+    """What a format writes that has to say something of an image without a value."""
+
+    none: ClassVar[Any] = None
+    """What readers give where there is no value."""
+
+    type: ClassVar[Any]
+    """Of a value that is not plain, for `msgspec.convert`."""
+
+    drawn: ClassVar[bool] = False
+    """Whether it is of places in the picture, so that what moves these changes it."""
+
+    each: ClassVar[str] = ""
+    """The field of whose values it says something, of one after the other; empty: of the image."""
+
+    samples: ClassVar[tuple[Value, ...]]
+    """Values of all sorts, which formats must give back."""
+
+    def column_in(self, table: Table) -> str:
+        """The type of its column in a table."""
+        if table == "index" and self.indexed:
+            return self.indexed
+        return (table != "records" and self.scanned) or self.column
+
+    def expected(self, value: Value) -> str:
+        """What a value must be, in words, if this is something else; empty if it is good."""
+        raise NotImplementedError
+
+    def taken(self, value: object) -> Value | None:
+        """The value that a field of a foreign sample says; None if it says none of this kind."""
+        return None if self.expected(value) else value
+
+    def of_cell(self, cell: Any) -> Value:
+        """The value that a cell of a table says."""
+        return tuple(map(self.of_cell, cell)) if isinstance(cell, list) else cell
+
+    def same(self, value: Value, cell: Any) -> bool:
+        """Whether a value is what a cell of the table of records says."""
+        return bool(value == self.of_cell(cell))
+
+    def shown(self, name: str, value: Value) -> str:
+        """A value in a line on the image."""
+        return f"{name} {value}"
+
+    def kept(self, value: Value, left: Sequence[bool]) -> Value | None:
+        """What is said of those of the values of `each` that are left; None if nothing is."""
+        return tuple(compress(value, left))
+
+
+class Int(Kind):
+    """A whole number of 64 bits."""
+
+    name = "int"
+    column = "int64"
+    pattern = "0|-?[1-9][0-9]{0,17}"  # 007 is an ID, and not that of 7
+    feature = "int64_list"
+    missing = MISSING
+    samples = (1, 0, -1, _LARGEST, MISSING + 1)
+
+    def expected(self, value: Value) -> str:
+        """`MISSING` is no number."""
+        good = type(value) is int and MISSING < value <= _LARGEST
+        return "" if good else f"a number from {MISSING + 1} to {_LARGEST}"
+
+    def taken(self, value: object) -> int | None:
+        """Yes and no are 1 and 0."""
+        return int(value) if isinstance(value, int) else None
+
+
+class Text(Kind):
+    """A text, of Unicode or of the bytes of a name that is none."""
+
+    name: ClassVar[KindName] = "text"
+    column = "string"
+    samples: ClassVar[tuple[Value, ...]] = (
+        *("PA", "0", "Röntgen, 左", "not utf-8: \udce9", ' "quoted"\n', "None", "x" * 300),
+    )
+
+    def expected(self, value: Value) -> str:
+        """Not empty."""
+        return "" if isinstance(value, str) and value and _is_storable(value) else "a text"
+
+
+class Texts(Kind):
+    """Several texts."""
+
+    name = "texts"
+    column = "list<string>"
+    plain = False
+    type = tuple[str, ...]
+    none = ()
+    samples = (Text.samples[:1], Text.samples[2:5], Text.samples[6:])
+
+    def expected(self, value: Value) -> str:
+        """None of them empty."""
+        good = all(isinstance(text, str) and text and _is_storable(text) for text in value)
+        return "" if good else "texts in Unicode, none of them empty"
+
+    def shown(self, name: str, value: Value) -> str:
+        """The first."""
+        return f'"{value[0]}"' if name else ""
+
+
+class Uncertain(Text):
+    """The classes of which it is uncertain whether an image has them, joined with ``|``."""
+
+    name: ClassVar[KindName] = "uncertain"
+
+
+class Boxes(Kind):
+    """Boxes, as fractions of width and height of the pixels as they are stored."""
+
+    name = "boxes"
+    column = "list<list<float>>"
+    scanned = "list<list<double>>"
+    plain = False
+    drawn = True
+    type = tuple[Box, ...]
+    none = ()
+    samples = (((0.125, 0.25, 0.5, 0.75),), ((0.125, 0.25, 0.5, 0.75), WHOLE))
+
+    def expected(self, value: Value) -> str:
+        """Wherever they lie."""
+        return "" if all(len(box) == len(WHOLE) for box in value) else "boxes of four sides"
+
+    def same(self, value: Value, cell: Any) -> bool:
+        """Records have them in 32 bits, like most formats."""
+        one, other = (array("f", chain.from_iterable(boxes or ())) for boxes in (value, cell))
+        return one == other
+
+    def shown(self, name: str, value: Value) -> str:
+        """How many."""
+        return f"{len(value)} {name if len(value) > 1 else name.removesuffix('es')}"
+
+    def moved(
+        self, boxes: Iterable[Box], turn: int, part: Box = WHOLE
+    ) -> tuple[tuple[Box, ...], tuple[bool, ...]]:
+        """The boxes on what turning by an orientation and cutting leave, and which are left.
+
+        Those left are cut off at the edges.
+        """
+        turned = tuple(_turned(boxes, turn))
+        if part == WHOLE:
+            return turned, (True,) * len(turned)
+        left, top, right, bottom = part
+        starts, lengths = (left, top) * 2, (right - left, bottom - top) * 2
+        found = [
+            tuple(
+                min(max((side - start) / length, 0.0), 1.0)
+                for side, start, length in zip(box, starts, lengths, strict=True)
+            )
+            for box in turned
+        ]
+        there = tuple(box[0] < box[2] and box[1] < box[3] for box in found)
+        return tuple(compress(found, there)), there  # type: ignore[arg-type]  # of four
+
+
+class BoxLabels(Kind):
+    """What each box shows, as 0-based class index; none where all show the only label."""
+
+    name = "box_labels"
+    column = "list<int64>"
+    indexed = "list<string>"
+    plain = False
+    drawn = True
+    type = tuple[int, ...]
+    none = ()
+    each = "boxes"
+    samples = ((13,), (13, 4))
+
+    def expected(self, value: Value) -> str:
+        """Whether there are such classes, the data set knows."""
+        return "" if all(isinstance(label, int) for label in value) else "class indices"
+
+    def shown(self, name: str, value: Value) -> str:
+        """Not at all: the boxes are counted."""
+        return "" if value else name
+
+
+class Flags(Text):
+    """1 or 0 of each box, one after the other, as a text; none where all are 0."""
+
+    name: ClassVar[KindName] = "flags"
+    drawn = True
+    each = "boxes"
+    samples = ("1", "01")
+
+    def expected(self, value: Value) -> str:
+        """Of zeros and ones."""
+        return "" if isinstance(value, str) and value and {*value} <= {*"01"} else "zeros and ones"
+
+    def kept(self, value: Value, left: Sequence[bool]) -> str | None:
+        """None where all are 0."""
+        found = "".join(compress(value, left))
+        return found if "1" in found else None
+
+
+KINDS: Final[Mapping[str, Kind]] = {
+    kind.name: kind for kind in (Int(), Text(), Texts(), Uncertain(), Boxes(), BoxLabels(), Flags())
+}
+"""Of plain ones that a list may have, the first that fits is taken."""
+
+PLAIN: Final[Sequence[KindName]] = [kind.name for kind in KINDS.values() if kind.plain]
+"""What any format that holds a number or a text by its name can hold."""
+
+NAME: Final = re.compile("[A-Za-z0-9_]{1,255}")
+"""Of a field."""
+FieldName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_]+$(?!\n)", max_length=255)]
+
+
+class Field(Struct, frozen=True, forbid_unknown_fields=True):
+    """Something that is said of images besides their labels; an image may lack it.
+
+    Attributes:
+        name: what it is called: ``patient_id``.
+        kind: of its values.
+    """
+
+    name: FieldName
+    kind: KindName
+
+    @property
+    def rules(self) -> Any:
+        """What is particular to its kind of values: one of `KINDS`."""
+        return KINDS[self.kind]
+
+    def __str__(self) -> str:
+        """As messages have it."""
+        return f"{self.name} ({self.kind})"
+
+
+Fields: TypeAlias = tuple[Field, ...]
+"""Of a data set, in the order of their columns."""
+
+BOXES: Final = Field("boxes", "boxes")
+BOX_LABELS: Final = Field("box_labels", "box_labels")
+CAPTIONS: Final = Field("captions", "texts")
+UNCERTAIN: Final = Field("uncertain_labels", "uncertain")
+FOLD: Final = Field("fold", "int")
+BOX_FLAGS: Final = (Field("difficult", "flags"), Field("truncated", "flags"))
+
+MEANINGS: Final[Mapping[Field, str]] = {
+    BOXES: "bounding boxes: xmin, ymin, xmax, ymax, in fractions of width and height",
+    BOX_LABELS: "class of each box; null where all show the only label",
+    CAPTIONS: "texts that describe the image",
+    UNCERTAIN: "classes of which it is uncertain whether the image has them, joined with |",
+    FOLD: "number of the part of the split that it is in, for cross-validation",
+    BOX_FLAGS[0]: "1 or 0 of each box: whether it is difficult",
+    BOX_FLAGS[1]: "1 or 0 of each box: whether the object goes on beyond it",
+}
+DECLARED: Final[Mapping[str, Field]] = {field.name: field for field in MEANINGS}
+"""By name, the fields that lists, annotations and formats know."""
+
+
+def declared_or(name: str, kind: KindName) -> Field:
+    """The field of this name that is declared, if it has such columns; else one of the kind."""
+    declared = DECLARED.get(name)
+    same = declared is not None and declared.rules.column == KINDS[kind].column
+    return declared if declared is not None and same else Field(name, kind)
+
+
+def named(fields: Iterable[Field], kind: KindName) -> list[str]:
+    """The names of the fields of a kind."""
+    return [field.name for field in fields if field.kind == kind]
+
+
+def shown(values: Mapping[str, Value]) -> Iterator[str]:
+    """Each of an image in a few words, for a line on it."""
+    for name, value in values.items():
+        rules = DECLARED[name].rules if name in DECLARED else Kind()
+        if text := rules.shown(name, value):
+            yield text
+
+
+def moved(
+    values: Mapping[str, Value], fields: Iterable[Field], turn: int, part: Box = WHOLE
+) -> Mapping[str, Value]:
+    """What is said of a picture, as it is of what turning it, then cutting, leave of it.
+
+    Args:
+        values: by the names of the fields.
+        turn: the orientation.
+        part: what is left of the turned picture.
+    """
+    if turn == 1 and part == WHOLE:
+        return values
+    fields = [field for field in fields if field.rules.drawn and field.name in values]
+    found, left = dict(values), dict[str, Sequence[bool]]()
+    for field in fields:
+        if not field.rules.each:
+            found[field.name], left[field.name] = field.rules.moved(values[field.name], turn, part)
+    for field in fields:
+        there = left.get(field.rules.each, ())
+        if len(there) == len(values[field.name]) and there:
+            found[field.name] = field.rules.kept(values[field.name], there)
+    return present(found)
+
+
+def present(values: Mapping[str, Value]) -> dict[str, Value]:
+    """Those that say something."""
+    return {name: value for name, value in values.items() if value not in (None, "", ())}
+
+
+def _turned(boxes: Iterable[Box], orientation: int) -> Iterator[Box]:
+    for left, top, right, bottom in boxes:
+        if orientation >= 5:
+            left, top, right, bottom = top, left, bottom, right
+        if orientation in _UPSIDE_DOWN:
+            top, bottom = 1 - bottom, 1 - top
+        if orientation in _MIRRORED:
+            left, right = 1 - right, 1 - left
+        yield left, top, right, bottom
+
+
+def _is_storable(text: str) -> bool:
+    try:
+        text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return False
+    return True
