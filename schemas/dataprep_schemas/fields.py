@@ -297,7 +297,7 @@ BOX_LABELS: Final = Field("box_labels", "box_labels")
 CAPTIONS: Final = Field("captions", "texts")
 UNCERTAIN: Final = Field("uncertain_labels", "uncertain")
 FOLD: Final = Field("fold", "int")
-BOX_FLAGS: Final = (Field("difficult", "flags"), Field("truncated", "flags"))
+BOX_FLAGS: Final = tuple(Field(name, "flags") for name in ("difficult", "truncated", "crowds"))
 
 MEANINGS: Final[Mapping[Field, str]] = {
     BOXES: "bounding boxes: xmin, ymin, xmax, ymax, in fractions of width and height",
@@ -307,6 +307,7 @@ MEANINGS: Final[Mapping[Field, str]] = {
     FOLD: "number of the part of the split that it is in, for cross-validation",
     BOX_FLAGS[0]: "1 or 0 of each box: whether it is difficult",
     BOX_FLAGS[1]: "1 or 0 of each box: whether the object goes on beyond it",
+    BOX_FLAGS[2]: "1 or 0 of each box: whether it is round a crowd, COCO's `iscrowd`",
 }
 DECLARED: Final[Mapping[str, Field]] = {field.name: field for field in MEANINGS}
 """By name, the fields that lists, annotations and formats know."""

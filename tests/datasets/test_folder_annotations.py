@@ -16,6 +16,7 @@ import dataprep
 from dataprep.datasets.folder.dataset import Folder
 from dataprep.errors import RejectedError, SourceError, UsageError
 from dataprep.plugins import SINKS, installed, load_sink
+from dataprep_schemas.fields import WHOLE
 from tests.fuzz.raw_readers import picture
 
 # The ids of the classes have gaps, as COCO's.
@@ -81,12 +82,12 @@ def test_coco(raw: Path, tmp_path: Path) -> None:
     # In the order of their ids, with the one that no image of a split shows.
     assert done.manifest.classes == tuple((name, name) for name in ("person", "train", "brush"))
     found = {record.key: record for record in dataprep.open(tmp_path / "out", split="train")}
-    assert [found[key].labels for key in ("a.jpg", "b.jpg", "c.jpg")] == [(0, 1), (0,), ()]
+    assert [found[key].labels for key in ("a.jpg", "b.jpg", "c.jpg")] == [(0, 1), (0, 1), ()]
     one = found["a.jpg"]
     assert one.fields["boxes"] == ((0.25, 0.25, 0.75, 0.75), (0.5, 0, 1, 0.5))
     assert one.fields["box_labels"] == (1, 0)
-    assert [found[key].fields.get("crowds") for key in ("a.jpg", "b.jpg")] == [None, 1]
-    assert "boxes" not in found["b.jpg"].fields
+    assert found["b.jpg"].fields == {"boxes": (WHOLE,), "box_labels": (1,), "crowds": "1"}
+    assert "crowds" not in one.fields
     assert [
         record.fields["captions"] for record in found.values() if "captions" in record.fields
     ] == [("a train", "one person")]
@@ -97,7 +98,7 @@ def test_coco(raw: Path, tmp_path: Path) -> None:
         "annotated in instances_train2017.json and captions_train2017.json: 3 images, 3 classes",
         "boxes cut off at the edge of their image: 1",
         "boxes without an area, left out: 1",
-        "boxes round a crowd, left out: 1",
+        "boxes marked crowds, kept with the attribute crowds: 1",
         "segmentation masks, which are not kept: 1",
     ):
         assert what in text

@@ -61,7 +61,7 @@ def write_annotations(raw: Path) -> None:
     images = [{"id": at, "file_name": n, "width": 16, "height": 16} for at, n in enumerate(names)]
     sides = ((0, 1, [4, 3, 8, 6]), (0, 7, [0, 0, 16, 8]), (1, 7, [1, 2, 3, 4]))
     boxes = [{"image_id": i, "category_id": c, "bbox": b, "iscrowd": 0} for i, c, b in sides]
-    boxes.append(boxes[0] | {"iscrowd": 1})  # which is counted
+    boxes.append(boxes[0] | {"iscrowd": 1})  # which stays, with its flag
     kinds = [{"id": 1, "name": "person"}, {"id": 7, "name": "train"}]
     found = {"images": images, "annotations": boxes, "categories": kinds}
     said = [{"image_id": 0, "caption": text} for text in ("A train.", "Ein Zug fährt.")]

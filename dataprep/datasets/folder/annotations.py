@@ -24,13 +24,10 @@ from dataprep.archives.listing import clean_path, folder_of, is_image_name
 from dataprep.datasets.folder.lookup import files_in
 from dataprep.errors import SourceError
 from dataprep.system.messages import printable
-from dataprep_schemas.fields import BOX_FLAGS, BOX_LABELS, BOXES, CAPTIONS, Box, Field, Fields
+from dataprep_schemas.fields import BOX_FLAGS, BOX_LABELS, BOXES, CAPTIONS, Box, Fields
 from dataprep_schemas.tables import schema_of
 
-CROWDS: Final = Field("crowds", "int")
-"""How many boxes round a crowd an image has, which are left out."""
-
-FIELDS: Final = (BOXES, BOX_LABELS, CAPTIONS, CROWDS, *BOX_FLAGS)
+FIELDS: Final = (BOXES, BOX_LABELS, CAPTIONS, *BOX_FLAGS)
 """What annotations may say of images, in the order of the columns."""
 
 _EMPTY: Final = "boxes without an area, left out"
@@ -59,7 +56,6 @@ class Annotated:
         others: classes of what has no box.
         captions: texts.
         split: empty: nothing tells it.
-        crowds: how many boxes round a crowd were left out.
         key: its path below the place of all images, when that is known.
     """
 
@@ -71,17 +67,13 @@ class Annotated:
     others: set[Id] = field(default_factory=set)
     captions: list[str] = field(default_factory=list)
     split: str = ""
-    crowds: int = 0
     key: str = ""
 
     @property
-    def plain(self) -> dict[str, int | str]:
-        """What is one number or text."""
-        found: dict[str, int | str] = {CROWDS.name: self.crowds} if self.crowds else {}
-        for each, flags in zip(BOX_FLAGS, zip(*self.flags, strict=True), strict=False):
-            if any(flags):
-                found[each.name] = "".join("01"[flag] for flag in flags)
-        return found
+    def marked(self) -> dict[str, str]:
+        """What `BOX_FLAGS` say, where any box has one."""
+        flags = zip(BOX_FLAGS, zip(*self.flags, strict=True), strict=False)
+        return {it.name: "".join("01"[flag] for flag in each) for it, each in flags if any(each)}
 
 
 @dataclass
@@ -107,7 +99,7 @@ class Annotations:
     @property
     def fields(self) -> Fields:
         """Those that any image has, and those of boxes if they are about any."""
-        found = set().union(*(image.plain for image in self.images))
+        found = set().union(*(image.marked for image in self.images))
         found |= {BOXES.name, BOX_LABELS.name} if self.has_boxes else set()
         found |= {CAPTIONS.name} if any(image.captions for image in self.images) else set()
         return tuple(each for each in FIELDS if each.name in found)
@@ -135,7 +127,7 @@ class Annotations:
                     BOXES.name: [box for box, _ in image.boxes] or None,
                     BOX_LABELS.name: [named[id_] for _, id_ in image.boxes] or None,
                     CAPTIONS.name: image.captions or None,
-                    **image.plain,
+                    **image.marked,
                 }
             )
         schema = schema_of("index", FIELDS)

@@ -17,7 +17,6 @@ from dataprep.errors import SourceError
 from dataprep.system.messages import printable, unreadable
 from dataprep.system.regular_files import read_regular
 
-_CROWD: Final = "boxes round a crowd, left out"
 _MASKS: Final = "segmentation masks, which are not kept"
 
 
@@ -109,15 +108,15 @@ def read_coco(raw: Path, paths: Sequence[Path]) -> Annotations:
                 continue
             found.has_boxes = True
             found.counts[_MASKS] += len(each.segmentation) > len("[]")
-            if each.iscrowd:
-                found.counts[_CROWD] += 1
-                image.crowds += 1
-            elif each.bbox is None:
+            if each.bbox is None:
                 image.others.add(each.category_id)
             else:
                 left, top, width, height = each.bbox
                 sides, size = (left, top, left + width, top + height), (where.width, where.height)
-                found.add_box(image, each.category_id, sides, size, rotation=each.rotation)
+                flags = (False, False, bool(each.iscrowd))
+                found.add_box(
+                    image, each.category_id, sides, size, rotation=each.rotation, flags=flags
+                )
     found.images = list(images.values())
     return found
 
