@@ -353,7 +353,7 @@ class FileReader(ShardReader):
             value = column[number].item()
             if isinstance(value, bytes):
                 value = to_text(value)
-            if value != MISSING:
+            if value != MISSING and value == value:  # which NaN is not
                 yield name, value
 
     def _texts(self, number: int) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from dataprep.datasets.folder.options import HASHED, FolderOptions
 from dataprep.errors import ImageError, SourceError, UsageError
 from dataprep.rows import Row
 from dataprep.system.messages import printable, unreadable
-from dataprep_schemas.fields import Field, Fields, Value
+from dataprep_schemas.fields import Field, Fields, KindName, Value
 
 _HEAD: Final = 1 << 18  # bytes of a file that are read first; what is asked for is in them
 _LOOKS: Final = 16  # files looked at at once
@@ -81,6 +81,7 @@ _KNOWN: Final[Mapping[str, tuple[tuple[str, ...], Callable[[str], Value | None]]
     "patient": (("PatientID",), str),
     "age_years": (("PatientAge",), _age),
 }
+_KINDS: Final[Mapping[str, KindName]] = {"age": "int", "age_years": "int"}
 
 
 def header_fields(options: FolderOptions) -> Fields:
@@ -92,7 +93,7 @@ def header_fields(options: FolderOptions) -> Fields:
     names = options.dicom_attributes
     if names and find_spec("pydicom") is None:
         raise UsageError("--dicom_attributes needs pydicom; pip install 'dataprep-shards[dicom]'")
-    return tuple(Field(it, "int" if it.startswith("age") else "text") for it in names)
+    return tuple(Field(it, _KINDS.get(it, "text")) for it in names)
 
 
 class KeyedHash:

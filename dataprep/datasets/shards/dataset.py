@@ -303,7 +303,7 @@ class _Samples:
             yield CAPTIONS.name, captions
         for name, field in self._unit.fields.fields:
             value = sample.fields.get(name)
-            if value is None or value == "":
+            if value is None or value == "" or value != value:  # no number, as pandas says
                 continue
             if field.rules.column == "string" and not isinstance(value, str):
                 value = json.dumps(value)

@@ -251,7 +251,7 @@ def _kept(
             )
         own = re.sub(r"\W+", "_", name.removeprefix("json."), flags=re.ASCII).strip("_")
         said = (sample.fields.get(name) for sample in samples)
-        values = [value for value in said if value not in (None, "")]
+        values = [it for it in said if it not in (None, "") and it == it]  # nor NaN
         kinds = (kind for kind in KINDS.values() if kind.plain)
         fits = (it for it in kinds if all(it.taken(value) is not None for value in values))
         found[name] = declared_or(own, next(fits, KINDS["text"]).name)

@@ -230,9 +230,14 @@ class _OpenSets(ExitStack):
     def _renamed(self, row: _Ordered, example: Example, fields: Fields) -> tuple[_Ordered, Example]:
         """With the key, the labels and the fields that it is to have."""
         info, numbers = self._info, self._numbers[row.source]
-        kept = {name: value for name, value in example.fields.items() if name in row.fields}
+        # The table has all digits of a number; not so those of boxes.
+        kept = {
+            field.name: (row if field.rules.plain else example).fields[field.name]
+            for field in fields
+            if field.name in example.fields and field.name in row.fields
+        }
         same = row.stored_key is None and row.stored_labels is None and self._same[row.source]
-        if same and len(kept) == len(example.fields):
+        if same and kept == example.fields:
             return row, example
         known = dict(row.fields)
         for values in (kept, known) if numbers else ():
