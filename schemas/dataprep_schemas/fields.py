@@ -13,6 +13,7 @@ import re
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, compress
+from math import nan
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
 from msgspec import Meta, Struct
@@ -28,10 +29,13 @@ MISSING: Final = -(2**63)
 """What stands for a whole number that is missing, where a format has to say something."""
 
 _LARGEST: Final = 2**63 - 1
+_LARGEST_FLOAT: Final = 3.4e38
 _UPSIDE_DOWN: Final = (3, 4, 7, 8)  # orientations, of which 5 to 8 swap rows and columns first
 _MIRRORED: Final = (2, 3, 6, 7)
 
-KindName: TypeAlias = Literal["int", "text", "texts", "uncertain", "boxes", "box_labels", "flags"]
+KindName: TypeAlias = Literal[
+    "int", "float", "text", "texts", "uncertain", "boxes", "box_labels", "flags"
+]
 Table: TypeAlias = Literal["index", "order", "records"]
 
 
@@ -125,6 +129,32 @@ class Int(Kind):
     def taken(self, value: object) -> int | None:
         """Yes and no are 1 and 0."""
         return int(value) if isinstance(value, int) else None
+
+
+class Float(Kind):
+    """A number of 64 bits, and of 32 in a tf.train.Example: none is larger than these."""
+
+    name = "float"
+    column = "double"
+    pattern = r"-?(0|[1-9][0-9]{0,17})(\.[0-9]{1,25})?([eE][-+]?[0-9]{1,2})?"
+    feature = "float_list"
+    missing = nan
+    samples = (0.5, -1.25, 0.0, 3.0, 2.0**-20, -(2.0**100))
+
+    def expected(self, value: Value) -> str:
+        """NaN is no number."""
+        good = type(value) is float and abs(value) <= _LARGEST_FLOAT
+        return "" if good else f"a number from -{_LARGEST_FLOAT} to {_LARGEST_FLOAT}"
+
+    def taken(self, value: object) -> float | None:
+        """Whole numbers are numbers."""
+        good = type(value) in (int, float) and not self.expected(float(value))  # type: ignore[arg-type]
+        return float(value) if good else None  # type: ignore[arg-type]
+
+    def same(self, value: Value, cell: Any) -> bool:
+        """In 32 bits."""
+        one, other = (array("f", [] if it is None else [it]) for it in (value, cell))
+        return one == other
 
 
 class Text(Kind):
@@ -256,7 +286,8 @@ class Flags(Text):
 
 
 KINDS: Final[Mapping[str, Kind]] = {
-    kind.name: kind for kind in (Int(), Text(), Texts(), Uncertain(), Boxes(), BoxLabels(), Flags())
+    kind.name: kind
+    for kind in (Int(), Float(), Text(), Texts(), Uncertain(), Boxes(), BoxLabels(), Flags())
 }
 """Of plain ones that a list may have, the first that fits is taken."""
 

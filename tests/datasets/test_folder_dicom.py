@@ -82,7 +82,11 @@ def test_a_whitelist_is_kept_and_hashed(raw: Path, tmp_path: Path, cli: Cli) -> 
         "age": 50,
         "sex": "F",
     }
-    assert (row["manufacturer"], row["pixel_spacing"]) == ("Maker & Co.", "0.143x0.15")
+    assert (row["manufacturer"], row["row_spacing"], row["column_spacing"]) == (
+        "Maker & Co.",
+        0.143,
+        0.15,
+    )
     assert row["patient"] == hashed("patient", "PID-2")
     assert row["study"] == hashed("study", "1.2.840.99.2")
     made = everything(out)
@@ -199,13 +203,13 @@ def test_functional_groups_tell_spacing_and_side(tmp_path: Path, cli: Cli) -> No
             image.add_new(0x00091010, "OB", bytes(1 << 19))
         (tmp_path / f"raw/a/{number}.dcm").write_bytes(file(image))
     words = ("folder", "--raw", tmp_path / "raw", "--out", tmp_path / "out", "--workers", 1)
-    done = cli(*words, "--dicom_attributes", "pixel_spacing,laterality", "--max_bad", 1)
+    done = cli(*words, "--dicom_attributes", "row_spacing,laterality", "--max_bad", 1)
     assert done.code == 0, done
     for row in rows_of(tmp_path / "out", "repaired"):
-        assert (row["pixel_spacing"], row["laterality"]) == ("0.5x0.25", "L")
+        assert (row["row_spacing"], row["laterality"]) == (0.5, "L")
     (row,) = rows_of(tmp_path / "out", "rejected")
     assert row["reason"].startswith("ambiguous DICOM: PixelSpacing differs in functional")
-    assert (row["pixel_spacing"], row["laterality"]) == (None, None)
+    assert (row["row_spacing"], row["laterality"]) == (None, None)
 
 
 def test_a_header_longer_than_what_is_read_first(tmp_path: Path, cli: Cli) -> None:
@@ -215,9 +219,9 @@ def test_a_header_longer_than_what_is_read_first(tmp_path: Path, cli: Cli) -> No
     plain.add_new(0x00091010, "OB", bytes(1 << 19))
     place.write_bytes(file(plain))
     words = ("folder", "--raw", tmp_path / "raw", "--out", tmp_path / "out", "--workers", 1)
-    assert cli(*words, "--dicom_attributes", "view,pixel_spacing").code == 0
+    assert cli(*words, "--dicom_attributes", "view,column_spacing").code == 0
     (row,) = rows_of(tmp_path / "out", "repaired")
-    assert (row["view"], row["pixel_spacing"]) == ("PA", "1x2")
+    assert (row["view"], row["column_spacing"]) == ("PA", 2.0)
 
 
 def test_what_is_not_dicom_or_damaged_has_none(raw: Path, tmp_path: Path, cli: Cli) -> None:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -61,10 +62,12 @@ def _maker(text: str) -> str | None:
     return text if re.fullmatch(r"[\w .,&/()+-]{1,64}", text, re.ASCII) else None
 
 
-def _spacing(text: str) -> str | None:
-    """Of rows and of columns, in mm: ``0.143x0.143``."""
+def _spacing(text: str, at: int) -> float | None:
+    """In mm, of two numbers: that of rows, then that of columns."""
     found = re.fullmatch(r"([0-9.]{1,16}) *\\ *([0-9.]{1,16})", text)
-    return f"{found[1]}x{found[2]}" if found else None
+    with suppress(ValueError):
+        return float(found[at]) if found else None
+    return None
 
 
 # The elements of which the first that is there tells, and what is made of it. None has a name, a
@@ -76,12 +79,18 @@ _KNOWN: Final[Mapping[str, tuple[tuple[str, ...], Callable[[str], Value | None]]
     "age": (("PatientAge",), _decade),
     "sex": (("PatientSex",), _sex),
     "manufacturer": (("Manufacturer",), _maker),
-    "pixel_spacing": (("PixelSpacing", "ImagerPixelSpacing"), _spacing),
+    "row_spacing": (("PixelSpacing", "ImagerPixelSpacing"), partial(_spacing, at=1)),
+    "column_spacing": (("PixelSpacing", "ImagerPixelSpacing"), partial(_spacing, at=2)),
     "study": (("StudyInstanceUID",), str),
     "patient": (("PatientID",), str),
     "age_years": (("PatientAge",), _age),
 }
-_KINDS: Final[Mapping[str, KindName]] = {"age": "int", "age_years": "int"}
+
+
+_KINDS: Final[Mapping[str, KindName]] = {
+    **dict.fromkeys(("age", "age_years"), "int"),
+    **dict.fromkeys(("row_spacing", "column_spacing"), "float"),
+}
 
 
 def header_fields(options: FolderOptions) -> Fields:

@@ -22,9 +22,8 @@ HASHED: Final = ("study", "patient")
 """What of DICOM headers is kept as a keyed hash only."""
 
 DICOM_ATTRIBUTES: Final = (
-    *("view", "laterality", "body_part", "age", "sex", "manufacturer", "pixel_spacing"),
-    *HASHED,
-    "age_years",
+    *("view", "laterality", "body_part", "age", "sex", "manufacturer"),
+    *("row_spacing", "column_spacing", *HASHED, "age_years"),
 )
 
 NO_LISTING: Final = "none"
@@ -207,8 +206,8 @@ class FolderOptions:
     )
     dicom_attributes: tuple[str, ...] = option(
         "What of the headers of DICOM images is kept as attributes: view, laterality, body_part, "
-        "age (in decades), age_years, sex, manufacturer, pixel_spacing, study, patient; all: these "
-        "without age_years. The last two are hashed with --hash_key.",
+        "age (in decades), age_years, sex, manufacturer, row_spacing, column_spacing (in mm), "
+        "study, patient; all: these without age_years. The last two are hashed with --hash_key.",
         (),
         metavar="NAME,...|all",
         parse=_dicom_attributes,
