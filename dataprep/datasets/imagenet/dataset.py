@@ -130,7 +130,9 @@ class ImageNet(Dataset):
                 name = basename(image.path)
                 known = place.category
                 label = class_indices()[known] if known else validation_label(name)
-                rows.append(image.row(prefix + name, (label,), boxes=self._boxes.get(name, ())))
+                boxes = self._boxes.get(name)
+                said = {BOXES.name: boxes} if boxes else {}
+                rows.append(image.row(prefix + name, (label,), fields=said))
         rows.sort(key=lambda row: row.key)
         return Scanned({unit.split: rows}, ignored, restarts=restarts)
 
