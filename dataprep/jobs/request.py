@@ -433,18 +433,20 @@ def settle(request: Request, found: Found) -> Request:
     """The request with the recipe that the data set and the format need.
 
     Raises:
-        UsageError: the two cannot be brought together, the sink or an option does not exist, or
-            the list of images to leave out cannot be used.
+        UsageError: the two cannot be brought together, the sink or an option does not exist, there
+            is no such split, or the list of images to leave out cannot be used.
     """
+    if found.splits is not None:
+        check_splits(request.num_shards, found.splits)
     sink = request.load_sink()
     recipe = recipe_for(request.recipe, sink)
+    # Where only the scan can tell the classes, what the format needs is asked for all the same.
+    classes = found.classes or [("?", "?")]
+    sink.check(describe_examples(classes, recipe, found))
     if request.exclude is not None:
         from dataprep.tables.exclude import read_exclude  # which loads Arrow
 
         read_exclude(request.exclude)
-    # Where only the scan can tell the classes, what the format needs is asked for all the same.
-    classes = found.classes or [("?", "?")]
-    sink.check(describe_examples(classes, recipe, found))
     return replace(request, recipe=recipe)
 
 

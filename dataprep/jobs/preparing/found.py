@@ -24,7 +24,7 @@ from dataprep.jobs.output.index_parts import (
 )
 from dataprep.jobs.output.workspace import Workspace
 from dataprep.jobs.preparing.raw_images import RawImages
-from dataprep.jobs.request import Request, check_splits, settle
+from dataprep.jobs.request import Request, settle
 from dataprep.jobs.running.engine import Engine, Reporter, Workers, working
 from dataprep.jobs.running.job import Job
 from dataprep.plugins import load_dataset
@@ -76,34 +76,27 @@ def found(request: Request, engine: Engine, reporter: Reporter) -> Iterator[RawD
         DataprepError: what was asked for is not there, or OUT is somebody else's.
     """
     dataset = load_dataset(request.dataset, request.dataset_options)
-    request = _of_bucket(request)
+    address, workspace = address_of(request.raw), Workspace(request.out)
+    if address is not None:
+        workspace.require_own()
+        # In the place of a bucket: a directory, which all workers see.
+        request = replace(request, raw=laid_out(address, request.index_dir or workspace.private))
     close_archives()  # a new search starts from the files as they are now
     what = dataset.find(request.raw, request.splits)
-    request = settle(request, what)
     check_places(request, what)
     if request.links == "follow" and (text := describe_links(request.raw)):
         what = replace(what, description=(*what.description, text))
-    if what.splits is not None:
-        check_splits(request.num_shards, what.splits)
+    request = settle(request, what)
     engine.check()
     for text in what.description:
         reporter.line(text)
-    workspace = Workspace(request.out)
     given = {"--index_dir": request.index_dir, "--build_dir": request.build_dir}
     places = {"--raw": request.raw} | {option: path for option, path in given.items() if path}
     with working(workspace, engine, places, what.splits or (), reporter) as workers:
         if what.cut is not None:
-            what = replace(what, cut=settle_cut(request, what.cut))
+            cut = settle_cut(what.cut, workspace, overwrite=request.overwrite)
+            what = replace(what, cut=cut)
         yield RawData(request, dataset, what, workers, reporter.line)
-
-
-def _of_bucket(request: Request) -> Request:
-    """The request with a directory in the place of a bucket, which all workers see."""
-    if (address := address_of(request.raw)) is None:
-        return request
-    workspace = Workspace(request.out)
-    workspace.require_own()
-    return replace(request, raw=laid_out(address, request.index_dir or workspace.private))
 
 
 def check_places(request: Request, found: Found) -> None:
@@ -165,7 +158,7 @@ def _check_room(index: Path, found: Found) -> None:
         )
 
 
-def settle_cut(request: Request, cut: StratifiedCut) -> StratifiedCut:
+def settle_cut(cut: StratifiedCut, workspace: Workspace, *, overwrite: bool) -> StratifiedCut:
     """The cut with a table to read, and its digest; hold OUT.
 
     Of OUT itself a copy is kept there, since a run that deletes the table may be killed, and must
@@ -179,9 +172,8 @@ def settle_cut(request: Request, cut: StratifiedCut) -> StratifiedCut:
         return cut
     table = cut.kept
     if table.is_dir():
-        workspace = Workspace(request.out)
-        own = table.resolve() == request.out.resolve()
-        again = request.overwrite and workspace.manifest.exists()
+        own = table.resolve() == workspace.out.resolve()
+        again = overwrite and workspace.manifest.exists()
         if own and workspace.kept_splits.exists() and not again:
             table = workspace.kept_splits
         else:
