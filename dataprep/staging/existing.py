@@ -49,38 +49,33 @@ def look(plan: StagePlan, directory: StageDirectory) -> Present:
     """
     sentinel, planned = _claim(plan, directory), planned_paths(directory)
     recorded = {file.path: file for file in sentinel.files} if sentinel else {}
-    same_source = sentinel is not None and sentinel.digest == plan.inventory.digest
-    files = plan.copied_files
-    wanted = {*plan.labels, *(file.path for file in files)}
+    wanted = {*plan.labels, *(file.path for file in plan.copied_files)}
     ours = planned.union(recorded)
     found = find_files(directory, wanted | ours)
-    changed = {file.path for file in recorded.values() if not is_as_copied(file, found)}
     _refuse_foreign(plan, directory, wanted, ours, found)
+    kept = {path: file for path, file in recorded.items() if is_as_copied(file, found)}
+    same_source = sentinel is not None and sentinel.digest == plan.inventory.digest
     good: list[CopiedFile] = []
     doubtful: list[SourceFile] = []
     lacking: list[SourceFile] = []
-    for file in files:
+    for file in plan.copied_files:
         there, before = found.get(file.path), recorded.get(file.path)
-        untouched = None if file.path in changed else before
         sha256 = file.sha256 or (before.sha256 if before and same_source else None)
-        # A source that was made anew may have shards of the same sizes: these alone never tell.
-        same = untouched and untouched.sha256 == sha256 and (sha256 or same_source)
         if there is None or there.bytes != file.bytes:
             lacking.append(file)
-        elif untouched and same and plan.request.verify != "reread":
-            good.append(untouched)
+            continue
+        believed = _believed(file, there, kept.get(file.path), sha256, same_source=same_source)
+        if believed and plan.request.verify != "reread":
+            good.append(believed)
         elif sha256:
             doubtful.append(replace(file, sha256=sha256))
-        elif there.modified == file.modified and plan.request.verify != "reread":
-            # It got its source's time when it was whole, before it got its name.
-            good.append(untouched or there)
         else:
             lacking.append(file)
     # What is no regular file has been put in the place of one: a directory, by a newer source.
     others = [found[path] for path in sorted(found.keys() - wanted)]
     obsolete = [file for file in others if file.bytes >= 0]
     is_current = sentinel is not None and sentinel.selection == plan.selection.digest
-    left = doubtful or lacking or obsolete or changed & {*plan.labels}
+    left = doubtful or lacking or obsolete or recorded.keys() - kept.keys() & {*plan.labels}
     return Present(
         sentinel=sentinel,
         planned=planned,
@@ -90,6 +85,27 @@ def look(plan: StagePlan, directory: StageDirectory) -> Present:
         obsolete=tuple(obsolete),
         is_whole=is_current and not left,
     )
+
+
+def _believed(
+    file: SourceFile,
+    there: CopiedFile,
+    kept: CopiedFile | None,
+    sha256: str | None,
+    *,
+    same_source: bool,
+) -> CopiedFile | None:
+    """What is there of the right size, if it need not be hashed to be believed.
+
+    Args:
+        kept: what an earlier call copied, if it is untouched since.
+        sha256: what it must have, if that is known.
+    """
+    # A source that was made anew may have shards of the same sizes: these alone never tell.
+    if kept and kept.sha256 == sha256 and (sha256 or same_source):
+        return kept
+    # It got its source's time when it was whole, before it got its name.
+    return (kept or there) if not sha256 and there.modified == file.modified else None
 
 
 def _refuse_foreign(
