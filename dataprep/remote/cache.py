@@ -31,8 +31,7 @@ from dataprep.remote.process import requests
 from dataprep.remote.store import Store, no_data_set
 from dataprep.system.durable_files import PARTIAL, make_durably, sync_directory, write_durably
 from dataprep.system.messages import printable, refusal, sized
-from dataprep.system.own_key import is_proven, proof_of
-from dataprep.system.ownership import require_own
+from dataprep.system.ownership import is_proven, proof_of, require_own
 from dataprep.system.state_files import parse
 from dataprep_schemas.manifest import Manifest
 
@@ -64,16 +63,11 @@ class Wanted(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """The directory of one data set in a cache.
+    """The directory of one data set in a cache."""
 
-    Attributes:
-        place: the directory.
-        address: where the data set is.
-        most: bytes that all data sets of the cache may have; None: what the disk has room for.
-    """
-
-    place: Path
-    address: str
+    place: Path  # the directory
+    address: str  # where the data set is
+    # Bytes that all data sets of the cache may have; None: what the disk has room for.
     most: int | None
 
     @contextmanager

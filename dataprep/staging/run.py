@@ -26,6 +26,7 @@ from typing import Self
 from dataprep.errors import DataprepError, NoRoomError, StagingError, StoppedError, UsageError
 from dataprep.staging.cleaning import clean
 from dataprep.staging.directory import StageDirectory, private_name
+from dataprep.staging.existing import read_staged
 from dataprep.staging.handshake import SECRET
 from dataprep.staging.launcher import Answer, answers, launch_environment, launch_words
 from dataprep.staging.node_lock import is_named
@@ -41,7 +42,6 @@ from dataprep.staging.placement import (
 from dataprep.staging.plan import find_place
 from dataprep.staging.request import StageReporter, StageRequest
 from dataprep.staging.stage import stage
-from dataprep.staging.status import read_staged
 from dataprep.system.messages import counted, printable, some_of
 
 # A scheduler's cancel or the end of the time (LSF sends USR2 then), Ctrl-C, a closed terminal.

@@ -123,15 +123,12 @@ def _on_wait(reporter: StageReporter, node: int) -> Callable[[str], None]:
 
 
 class Turn(NamedTuple):
-    """That this process is to do the work.
+    """That this process is to do the work."""
 
-    Attributes:
-        tell: to be called as soon as all is well here; what is raised is told to the others.
-        again: whether this call has made the copy before, which is still there: the other nodes
-            may have nothing to do any more, and are not met.
-    """
-
+    # To be called as soon as all is well here; what is raised is told to the others.
     tell: Callable[[], None]
+    # Whether this call has made the copy before, which is still there: the other nodes may
+    # have nothing to do any more, and are not met.
     again: bool
 
 
