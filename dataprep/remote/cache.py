@@ -22,7 +22,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -33,7 +33,7 @@ from dataprep.system.durable_files import PARTIAL, make_durably, sync_directory,
 from dataprep.system.messages import printable, refusal, sized
 from dataprep.system.ownership import is_proven, proof_of, require_own
 from dataprep.system.state_files import parse
-from dataprep_schemas.manifest import Manifest
+from dataprep_schemas.manifest import File, Manifest, RecordsFile
 
 MANIFEST: Final = "manifest.json"
 TABLE: Final = "records.parquet"
@@ -49,16 +49,7 @@ _NEAR: Final = 1 << 18  # bytes between two ranges that are downloaded together
 _AT_ONCE: Final = 16  # ranges
 _TRIES: Final = 2  # of a shard whose hash is another
 
-
-class Wanted(Protocol):
-    """A file of a data set, as its manifest has it."""
-
-    @property
-    def path(self) -> str: ...  # noqa: D102
-    @property
-    def bytes(self) -> int: ...  # noqa: D102
-    @property
-    def sha256(self) -> str: ...  # noqa: D102
+_Wanted: TypeAlias = File | RecordsFile  # of a data set, as its manifest has it
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +62,7 @@ class Cache:
     most: int | None
 
     @contextmanager
-    def held(self, files: Sequence[Wanted], *, sparse: bool = False) -> Iterator[list[Path]]:
+    def held(self, files: Sequence[_Wanted], *, sparse: bool = False) -> Iterator[list[Path]]:
         """Have files there, until this is left.
 
         Args:
@@ -103,7 +94,7 @@ class Cache:
         finally:
             os.close(locks)
 
-    def fill(self, file: Wanted, ranges: Sequence[tuple[int, int]]) -> None:
+    def fill(self, file: _Wanted, ranges: Sequence[tuple[int, int]]) -> None:
         """Download ranges, each of a start and a size, into a file that is held as a sparse one.
 
         Whoever reads them has to check them, and may fill what is no hole again.
@@ -114,7 +105,7 @@ class Cache:
         words = {"path": file.path, "ranges": ranges, "most": self.most}
         requests().ask("fill", self.address, place=str(self.place), **words)
 
-    def fetch(self, file: Wanted, *, ahead: bool = False) -> None:
+    def fetch(self, file: _Wanted, *, ahead: bool = False) -> None:
         """Have a file there; it may be evicted at once.
 
         Args:
@@ -127,7 +118,7 @@ class Cache:
         kind = "prefetch" if ahead else "fetch"
         requests().ask(kind, self.address, place=str(self.place), most=self.most, **words)
 
-    def look(self, file: Wanted, *, hashed: bool) -> tuple[int, str]:
+    def look(self, file: _Wanted, *, hashed: bool) -> tuple[int, str]:
         """The size of a file in the bucket, and if asked for its SHA-256, of bytes read there.
 
         Raises:
@@ -185,7 +176,8 @@ def cached(address: str, top: Path | None = None, most: int | None = None) -> Pa
             f"cache_bytes is {sized(most)}, and the largest shard of {address} has "
             f"{sized(largest)}; give several times as much"
         )
-    top = _default_top() if top is None else top.absolute()
+    home = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "dataprep"
+    top = (top or Path(os.environ.get(_VARIABLE) or home)).absolute()
     place = top / manifest.sha256[:32]
     try:
         make_durably(top)
@@ -204,12 +196,6 @@ def cached(address: str, top: Path | None = None, most: int | None = None) -> Pa
         ) from error
     cache_at.cache_clear()
     return place
-
-
-def _default_top() -> Path:
-    named = os.environ.get(_VARIABLE)
-    home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(named).absolute() if named else Path(home).expanduser().absolute() / "dataprep"
 
 
 def look(store: Store, *, path: str, sha256: str, hashed: bool) -> bytes:

@@ -17,8 +17,6 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Literal, TypeAlias
 from urllib.parse import quote, unquote
 
-import msgspec
-
 from dataprep.errors import UsageError
 from dataprep.staging.handshake import SECRET
 from dataprep.staging.placement import Job
@@ -117,9 +115,7 @@ def launch_environment(
     }
     if ignored is _MPIEXEC_IGNORES:
         kept["I_MPI_JOB_RESPECT_PROCESS_PLACEMENT"] = "0"  # Intel MPI's: or --ppn is not heard
-    data = msgspec.json.encode(
-        {os.fsencode(n).hex(): os.fsencode(t).hex() for n, t in carried.items()}
-    )
+    data = b"\0".join(os.fsencode(f"{name}={text}") for name, text in carried.items())
     packed = base64.b64encode(zlib.compress(data, 9)).decode()
     return {**kept, SECRET: secret, _CARRIED: packed}
 
@@ -127,9 +123,9 @@ def launch_environment(
 def take_environment() -> None:
     """On a node: what the launcher has not handed on is as it was in the script."""
     if packed := os.environ.pop(_CARRIED, ""):
-        data = zlib.decompress(base64.b64decode(packed))
-        for name, text in msgspec.json.decode(data, type=dict[str, str]).items():
-            os.environ.setdefault(*(os.fsdecode(bytes.fromhex(each)) for each in (name, text)))
+        for pair in filter(None, zlib.decompress(base64.b64decode(packed)).split(b"\0")):
+            name, _, text = os.fsdecode(pair).partition("=")
+            os.environ.setdefault(name, text)
 
 
 def answer(kind: Answer, text: str = "") -> str:
