@@ -204,7 +204,6 @@ class Job:
     hosts: tuple[str, ...]  # each once, in the scheduler's order
     count: int | None  # of hosts
     index: int | None = None  # of this host
-    components: tuple[int, ...] = ()  # of a heterogeneous job of Slurm: how many hosts each has
 
 
 class Launch(NamedTuple):
@@ -318,31 +317,17 @@ def find_job(environment: Mapping[str, str]) -> Job | None:
     return None
 
 
-def whole_job(job: Job, environment: Mapping[str, str]) -> Job:
-    """A job with all of its components: Slurm's variables in a batch script are of the first one.
+def require_one_component(environment: Mapping[str, str]) -> None:
+    """Refuse a heterogeneous job of Slurm: its variables in a batch script are of its first part.
 
     Raises:
-        UsageError: a variable makes no sense, or two components share a node.
+        UsageError: it is one.
     """
-    size = whole_number(environment, "SLURM_HET_SIZE") or 1
-    if size == 1:
-        return job
-    name = "SLURM_JOB_NUM_NODES_HET_GROUP_{}"
-    counts = [whole_number(environment, name.format(number)) or 0 for number in range(size)]
-    if 0 in counts:
+    if (whole_number(environment, "SLURM_HET_SIZE") or 1) > 1:
         raise UsageError(
-            f"${name.format(counts.index(0))} is not set in a heterogeneous job, where Slurm sets "
-            "it; pass it on to this process"
+            "dataprep stage SRC -- COMMAND does not know the nodes of a heterogeneous job; start "
+            "srun --ntasks-per-node=1 -K dataprep stage SRC in each of its components (--het-group)"
         )
-    lists = (f"SLURM_JOB_NODELIST_HET_GROUP_{number}" for number in range(size))
-    hosts = _distinct([host for each in lists for host in slurm_hosts(environment, each)])
-    if len(hosts) != sum(counts):
-        raise UsageError(
-            f"the components of this heterogeneous job have {sum(counts)} nodes and "
-            f"{len(hosts)} names of nodes: some share one, which cannot be staged; give each its "
-            "own (--exclusive)"
-        )
-    return replace(job, hosts=hosts, count=len(hosts), components=tuple(counts))
 
 
 def slurm_hosts(environment: Mapping[str, str], names: str) -> tuple[str, ...]:

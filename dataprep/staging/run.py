@@ -36,8 +36,8 @@ from dataprep.staging.placement import (
     Placement,
     find_job,
     find_placement,
+    require_one_component,
     short_name,
-    whole_job,
 )
 from dataprep.staging.plan import find_place
 from dataprep.staging.request import StageReporter, StageRequest
@@ -252,7 +252,7 @@ def _run_on_nodes(
     seconds: float,
     keep: bool,
 ) -> int:
-    job = whole_job(job, os.environ)
+    require_one_component(os.environ)
     program = [sys.executable, "-P", "-m", "dataprep", *words]
     # Known to the copies that are started here, and to no other user of the cluster.
     secret = os.environ.get(SECRET) or secrets.token_hex(32)
