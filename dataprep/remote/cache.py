@@ -54,7 +54,12 @@ _Wanted: TypeAlias = File | RecordsFile  # of a data set, as its manifest has it
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """The directory of one data set in a cache."""
+    """The directory of one data set in a cache.
+
+    Raises:
+        RemoteError: of each method: the store does not answer, or a file is damaged there.
+        NoRoomError: likewise: the cache is full of what is being read.
+    """
 
     place: Path  # the directory
     address: str  # where the data set is
@@ -70,10 +75,6 @@ class Cache:
 
         Yields:
             Where they are: the first one is whole, or is sparse, with holes in it.
-
-        Raises:
-            RemoteError: the store does not answer, or a file is damaged there.
-            NoRoomError: the cache is full of what is being read.
         """
         locks, places = _open_locks(self.place), []
         try:
@@ -98,9 +99,6 @@ class Cache:
         """Download ranges, each of a start and a size, into a file that is held as a sparse one.
 
         Whoever reads them has to check them, and may fill what is no hole again.
-
-        Raises:
-            RemoteError, NoRoomError: as `held`.
         """
         words = {"path": file.path, "ranges": ranges, "most": self.most}
         requests().ask("fill", self.address, place=str(self.place), **words)
@@ -110,9 +108,6 @@ class Cache:
 
         Args:
             ahead: do not wait for it.
-
-        Raises:
-            RemoteError, NoRoomError: as `held`.
         """
         words = {"path": file.path, "size": file.bytes, "sha256": file.sha256}
         kind = "prefetch" if ahead else "fetch"
@@ -123,7 +118,6 @@ class Cache:
 
         Raises:
             FileNotFoundError: there is none.
-            RemoteError: the store does not answer, or refuses.
         """
         words = {"path": file.path, "sha256": file.sha256, "hashed": hashed}
         found = requests().ask("look", self.address, **words)
@@ -246,9 +240,10 @@ def fetch(
         unfinished = _beside(final, PARTIAL)
         for tried in range(1, _TRIES + 1):
             try:
-                with _room(Path(place).parent) as make_room:
+                with _room(Path(place).parent) as make_room, unfinished.open("wb") as file:
                     make_room(size, most)
-                    _reserve(unfinished, size)
+                    if size:  # all of it at once, so that whoever counts sees it
+                        os.posix_fallocate(file.fileno(), 0, size)
                 there = store.table_at(path, sha256) if path == TABLE else path
                 found = _download(store, there, size, unfinished)
                 if found == sha256:
@@ -322,13 +317,6 @@ def _make_room(top: Path, size: int, most: int | None) -> None:
             f"{printable(str(top))}: no room for {sized(size)}: {bound}, and what is there is "
             f"being read; {sized(excess)} more are needed: give more, or let fewer read at a time"
         )
-
-
-def _reserve(place: Path, size: int) -> None:
-    """Make a file of a size at once, so that all who count see it."""
-    with place.open("wb") as file:
-        if size:
-            os.posix_fallocate(file.fileno(), 0, size)
 
 
 def _make_sparse(place: Path, size: int) -> None:
