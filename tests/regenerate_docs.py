@@ -22,7 +22,7 @@ from dataprep.cli import command
 from dataprep.cli.doctor import Machine
 from dataprep.cli.help import HELP_ALL
 from dataprep.review.findings import Findings
-from dataprep.staging.status import StagedStatus
+from dataprep.staging.existing import StagedStatus
 from tests.format_page import said, with_parts
 from tests.manual import manual
 from tests.stub import stub

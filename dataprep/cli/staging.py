@@ -168,7 +168,7 @@ def _copy(request: StageRequest, values: Mapping[str, Any]) -> None:
 
 
 def _status(source: Path | str | None, values: Mapping[str, Any]) -> None:
-    from dataprep.staging.status import read_staged
+    from dataprep.staging.existing import read_staged
 
     place, _ = _find_place(source, values)
     status = read_staged(place)

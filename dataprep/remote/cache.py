@@ -22,7 +22,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -31,10 +31,9 @@ from dataprep.remote.process import requests
 from dataprep.remote.store import Store, no_data_set
 from dataprep.system.durable_files import PARTIAL, make_durably, sync_directory, write_durably
 from dataprep.system.messages import printable, refusal, sized
-from dataprep.system.own_key import is_proven, proof_of
-from dataprep.system.ownership import require_own
+from dataprep.system.ownership import is_proven, proof_of, require_own
 from dataprep.system.state_files import parse
-from dataprep_schemas.manifest import Manifest
+from dataprep_schemas.manifest import File, Manifest, RecordsFile
 
 MANIFEST: Final = "manifest.json"
 TABLE: Final = "records.parquet"
@@ -50,34 +49,25 @@ _NEAR: Final = 1 << 18  # bytes between two ranges that are downloaded together
 _AT_ONCE: Final = 16  # ranges
 _TRIES: Final = 2  # of a shard whose hash is another
 
-
-class Wanted(Protocol):
-    """A file of a data set, as its manifest has it."""
-
-    @property
-    def path(self) -> str: ...  # noqa: D102
-    @property
-    def bytes(self) -> int: ...  # noqa: D102
-    @property
-    def sha256(self) -> str: ...  # noqa: D102
+_Wanted: TypeAlias = File | RecordsFile  # of a data set, as its manifest has it
 
 
 @dataclass(frozen=True, slots=True)
 class Cache:
     """The directory of one data set in a cache.
 
-    Attributes:
-        place: the directory.
-        address: where the data set is.
-        most: bytes that all data sets of the cache may have; None: what the disk has room for.
+    Raises:
+        RemoteError: of each method: the store does not answer, or a file is damaged there.
+        NoRoomError: likewise: the cache is full of what is being read.
     """
 
-    place: Path
-    address: str
+    place: Path  # the directory
+    address: str  # where the data set is
+    # Bytes that all data sets of the cache may have; None: what the disk has room for.
     most: int | None
 
     @contextmanager
-    def held(self, files: Sequence[Wanted], *, sparse: bool = False) -> Iterator[list[Path]]:
+    def held(self, files: Sequence[_Wanted], *, sparse: bool = False) -> Iterator[list[Path]]:
         """Have files there, until this is left.
 
         Args:
@@ -85,10 +75,6 @@ class Cache:
 
         Yields:
             Where they are: the first one is whole, or is sparse, with holes in it.
-
-        Raises:
-            RemoteError: the store does not answer, or a file is damaged there.
-            NoRoomError: the cache is full of what is being read.
         """
         locks, places = _open_locks(self.place), []
         try:
@@ -109,36 +95,29 @@ class Cache:
         finally:
             os.close(locks)
 
-    def fill(self, file: Wanted, ranges: Sequence[tuple[int, int]]) -> None:
+    def fill(self, file: _Wanted, ranges: Sequence[tuple[int, int]]) -> None:
         """Download ranges, each of a start and a size, into a file that is held as a sparse one.
 
         Whoever reads them has to check them, and may fill what is no hole again.
-
-        Raises:
-            RemoteError, NoRoomError: as `held`.
         """
         words = {"path": file.path, "ranges": ranges, "most": self.most}
         requests().ask("fill", self.address, place=str(self.place), **words)
 
-    def fetch(self, file: Wanted, *, ahead: bool = False) -> None:
+    def fetch(self, file: _Wanted, *, ahead: bool = False) -> None:
         """Have a file there; it may be evicted at once.
 
         Args:
             ahead: do not wait for it.
-
-        Raises:
-            RemoteError, NoRoomError: as `held`.
         """
         words = {"path": file.path, "size": file.bytes, "sha256": file.sha256}
         kind = "prefetch" if ahead else "fetch"
         requests().ask(kind, self.address, place=str(self.place), most=self.most, **words)
 
-    def look(self, file: Wanted, *, hashed: bool) -> tuple[int, str]:
+    def look(self, file: _Wanted, *, hashed: bool) -> tuple[int, str]:
         """The size of a file in the bucket, and if asked for its SHA-256, of bytes read there.
 
         Raises:
             FileNotFoundError: there is none.
-            RemoteError: the store does not answer, or refuses.
         """
         words = {"path": file.path, "sha256": file.sha256, "hashed": hashed}
         found = requests().ask("look", self.address, **words)
@@ -191,7 +170,8 @@ def cached(address: str, top: Path | None = None, most: int | None = None) -> Pa
             f"cache_bytes is {sized(most)}, and the largest shard of {address} has "
             f"{sized(largest)}; give several times as much"
         )
-    top = _default_top() if top is None else top.absolute()
+    home = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "dataprep"
+    top = (top or Path(os.environ.get(_VARIABLE) or home)).absolute()
     place = top / manifest.sha256[:32]
     try:
         make_durably(top)
@@ -210,12 +190,6 @@ def cached(address: str, top: Path | None = None, most: int | None = None) -> Pa
         ) from error
     cache_at.cache_clear()
     return place
-
-
-def _default_top() -> Path:
-    named = os.environ.get(_VARIABLE)
-    home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(named).absolute() if named else Path(home).expanduser().absolute() / "dataprep"
 
 
 def look(store: Store, *, path: str, sha256: str, hashed: bool) -> bytes:
@@ -266,9 +240,10 @@ def fetch(
         unfinished = _beside(final, PARTIAL)
         for tried in range(1, _TRIES + 1):
             try:
-                with _room(Path(place).parent) as make_room:
+                with _room(Path(place).parent) as make_room, unfinished.open("wb") as file:
                     make_room(size, most)
-                    _reserve(unfinished, size)
+                    if size:  # all of it at once, so that whoever counts sees it
+                        os.posix_fallocate(file.fileno(), 0, size)
                 there = store.table_at(path, sha256) if path == TABLE else path
                 found = _download(store, there, size, unfinished)
                 if found == sha256:
@@ -342,13 +317,6 @@ def _make_room(top: Path, size: int, most: int | None) -> None:
             f"{printable(str(top))}: no room for {sized(size)}: {bound}, and what is there is "
             f"being read; {sized(excess)} more are needed: give more, or let fewer read at a time"
         )
-
-
-def _reserve(place: Path, size: int) -> None:
-    """Make a file of a size at once, so that all who count see it."""
-    with place.open("wb") as file:
-        if size:
-            os.posix_fallocate(file.fileno(), 0, size)
 
 
 def _make_sparse(place: Path, size: int) -> None:

@@ -48,20 +48,20 @@ class Requests:
             FileNotFoundError: there is no such object.
         """
         question = json.dumps({"kind": kind, "address": address, **words}).encode()
-        place = self._place
-        try:
-            status, answer = self._exchange(question)
-        except (OSError, EOFError):  # somebody has killed it
-            with self._turn:
-                if self._place == place:
-                    self._place = ""
+        for last in (False, True):
+            place = self._place
             try:
                 status, answer = self._exchange(question)
-            except (OSError, EOFError) as error:
-                raise RemoteError(
-                    f"{address}: the process that asks the store has ended twice; see that it has "
-                    "memory, and run the same command again"
-                ) from error
+                break
+            except (OSError, EOFError) as error:  # somebody has killed it
+                if last:
+                    raise RemoteError(
+                        f"{address}: the process that asks the store has ended twice; see that it "
+                        "has memory, and run the same command again"
+                    ) from error
+                with self._turn:
+                    if self._place == place:
+                        self._place = ""
         if status == b"absent":
             raise FileNotFoundError(answer.decode())
         if status:

@@ -26,8 +26,7 @@ from dataprep.remote.process import requests
 from dataprep.remote.store import RemoteObject, Store
 from dataprep.system.durable_files import is_partial, make_durably, partial_path
 from dataprep.system.messages import printable, refusal, sized, some_of
-from dataprep.system.own_key import is_proven, proof_of
-from dataprep.system.ownership import require_own
+from dataprep.system.ownership import is_proven, proof_of, require_own
 from dataprep.system.regular_files import read_regular
 
 _FILES: Final = "files"
@@ -48,15 +47,10 @@ _Objects = dict[str, RemoteObject]
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """What a directory stands for.
+    """What a directory stands for."""
 
-    Attributes:
-        address: of the bucket.
-        objects: those that are not in the directory, by path.
-    """
-
-    address: str
-    objects: Mapping[str, RemoteObject]
+    address: str  # of the bucket
+    objects: Mapping[str, RemoteObject]  # those that are not in the directory, by path
 
     def read(self, path: str, start: int, size: int) -> bytes:
         """Bytes of an object, which must be what was listed.

@@ -104,8 +104,8 @@ class Store:
     """A place in a bucket; for all threads of a process.
 
     Credentials are asked for at the first request. What fails and may pass is tried again, with
-    growing pauses, ten times; with other credentials if those it has are expired. A pickled one has
-    no secret in it.
+    growing pauses, ten times; with other credentials if those it has are expired. Where it does not
+    pass, or the store refuses, each method raises `RemoteError`. A pickled one has no secret in it.
 
     Args:
         address: ``s3://bucket/prefix``, ``gs://…`` or ``az://…``.
@@ -152,11 +152,7 @@ class Store:
         return self.address
 
     def find(self, path: str) -> RemoteObject | None:
-        """What there is of a name; None if nothing.
-
-        Raises:
-            RemoteError: the store does not answer, or refuses.
-        """
+        """What there is of a name; None if nothing."""
         import obstore
         from obstore.exceptions import GenericError
 
@@ -172,18 +168,14 @@ class Store:
             said: Any = found.attributes.get(_HASH, "")
             return RemoteObject(found.meta["size"], str(said), found.meta["e_tag"] or "")
 
-        try:
+        with suppress(FileNotFoundError):
             return self._tried(path, find, absent=True)
-        except FileNotFoundError:
-            return None
+        return None
 
     def table_at(self, path: str, sha256: str) -> str:
         """Where a table is that has this hash; while a set grows, under a name of its own.
 
         So who reads the old manifest finds the old table, and who reads the new one the new.
-
-        Raises:
-            RemoteError: the store does not answer, or refuses.
         """
         found, own = self.find(path), own_name(path, sha256)
         as_said = found is not None and found.sha256 in ("", sha256)
@@ -193,7 +185,7 @@ class Store:
         """A whole small object; None if there is none.
 
         Raises:
-            RemoteError: the store does not answer, or refuses; or the object is damaged.
+            RemoteError: the object is damaged.
         """
         import obstore
 
@@ -209,10 +201,9 @@ class Store:
                 raise ConnectionError("its SHA-256 is not what whoever put it there has said")
             return data
 
-        try:
+        with suppress(FileNotFoundError):
             return self._tried(path, read, absent=True)
-        except FileNotFoundError:
-            return None
+        return None
 
     def read_range(self, path: str, start: int, size: int, etag: str = "") -> memoryview:
         """So many bytes of an object, which has them.
@@ -222,7 +213,7 @@ class Store:
 
         Raises:
             FileNotFoundError: there is none.
-            RemoteError: the store does not answer, or refuses; or the object has another ETag.
+            RemoteError: the object has another ETag.
         """
         import obstore
         from obstore.exceptions import PreconditionError
@@ -242,7 +233,6 @@ class Store:
 
         Raises:
             FileNotFoundError: there is none.
-            RemoteError: the store does not answer, or refuses.
         """
         ranges = ((start, min(largest, size - start)) for start in range(0, size, largest))
         with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -264,9 +254,6 @@ class Store:
 
         Args:
             most: it ends behind so many.
-
-        Raises:
-            RemoteError: the store does not answer, or refuses.
         """
         import obstore
 
@@ -282,9 +269,6 @@ class Store:
 
         Args:
             pieces: the content, from its start; called again if all is to be tried again.
-
-        Raises:
-            RemoteError: the store does not answer, or refuses.
         """
         import obstore
 
@@ -302,9 +286,6 @@ class Store:
 
         Returns:
             Whether it is there now; if not, somebody else was sooner.
-
-        Raises:
-            RemoteError: the store does not answer, or refuses.
         """
         import obstore
         from obstore.exceptions import AlreadyExistsError, PreconditionError
@@ -322,11 +303,7 @@ class Store:
         return self._tried(path, put) or self.read(path) == data
 
     def delete(self, paths: Sequence[str]) -> None:
-        """Delete objects.
-
-        Raises:
-            RemoteError: the store does not answer, or refuses.
-        """
+        """Delete objects."""
         import obstore
 
         for path in paths:

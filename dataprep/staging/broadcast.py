@@ -22,20 +22,17 @@ from __future__ import annotations
 import heapq
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from dataprep.errors import DataprepError, StagingError
-from dataprep.staging.copying import Progress
+from dataprep.staging.copying import Progress, Transfer
 from dataprep.staging.mpi import MpiPeers
-from dataprep.staging.request import Source, Verify
 from dataprep.staging.source import SourceFile, open_source
 from dataprep.staging.writing import TargetWriter
-from dataprep.system.throttle import Bandwidth
-from dataprep_schemas.state import CopiedFile
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -91,30 +88,20 @@ def chunks(files: Sequence[SourceFile], *, nodes: int, lanes: int, length: int) 
 
 def broadcast_files(
     peers: MpiPeers,
-    source: Source,
+    transfer: Transfer,
     files: Sequence[SourceFile],
-    target: int,
     *,
     lacking: Collection[str],
-    verify: Verify,
-    progress: Progress,
-    on_copied: Callable[[CopiedFile], None],
-    bandwidth: float | None = None,
     chunk_bytes: int = _CHUNK,
 ) -> int:
     """Bring what is lacking to all nodes, reading it from the source once. All nodes must call it.
 
     A file that any node lacks travels to all, and those who have it drop it; a file that nobody
-    lacks is not read. What is not explained here: `dataprep.staging.copying.copy_files`.
+    lacks is not read.
 
     Args:
         files: all files there may be, the same on every node, in the same order.
-        target: an open descriptor of the directory they go into.
         lacking: paths of those that this node needs; may be none.
-        verify: what is proven of each file, on every node by itself.
-        progress: told of every chunk that is stored here; stops all nodes.
-        on_copied: called once a file is in its place here, from any thread.
-        bandwidth: bytes a second that this node reads, at most.
         chunk_bytes: what travels at a time; the same on every node.
 
     Returns:
@@ -135,14 +122,11 @@ def broadcast_files(
         travelling = [file for file, lacks in zip(files, anywhere, strict=True) if lacks]
         order = partial(chunks, travelling, nodes=peers.count, lanes=_LANES, length=chunk_bytes)
         mine = (chunk for chunk in order() if chunk.reader == peers.index)
-        new_writer = partial(
-            TargetWriter, target, source=source, verify=verify, check=progress.check
-        )
         with (
-            _Reader(peers, source, mine, Bandwidth(bandwidth), chunk_bytes) as reader,
-            _Storage(peers, needed, new_writer, progress, on_copied) as storage,
+            _Reader(peers, transfer, mine, chunk_bytes) as reader,
+            _Storage(peers, transfer, needed) as storage,
         ):
-            _travel(peers, order(), reader, storage, progress)
+            _travel(peers, order(), reader, storage, transfer.progress)
         peers.settle()
     return reader.bytes_read
 
@@ -211,11 +195,11 @@ class _Reader:
     """
 
     def __init__(
-        self, peers: MpiPeers, source: Source, mine: Iterator[Chunk], limit: Bandwidth, length: int
+        self, peers: MpiPeers, transfer: Transfer, mine: Iterator[Chunk], length: int
     ) -> None:
         self.length, self.bytes_read = length, 0
         self.spare = deque(bytearray(length + 1) for _ in range(_READ_BUFFERS))
-        self._peers, self._source, self._mine, self._limit = peers, source, mine, limit
+        self._peers, self._transfer, self._mine = peers, transfer, mine
         self._ahead: deque[Future[bytearray]] = deque()
         self._thread = ThreadPoolExecutor(1)
 
@@ -239,9 +223,9 @@ class _Reader:
         buffer[chunk.length] = 0
         try:
             self._check()
-            self._limit.take(chunk.length, self._check)
+            self._transfer.limit.take(chunk.length, self._check)
             # Opened anew: other nodes read what is before it and behind it.
-            with open_source(self._source, chunk.file, scattered=True) as reader:
+            with open_source(self._transfer.source, chunk.file, scattered=True) as reader:
                 reader.read(chunk.offset, memoryview(buffer)[: chunk.length])
                 reader.check_unchanged()
             self.bytes_read += chunk.length
@@ -258,16 +242,8 @@ class _Reader:
 class _Storage:
     """Hashes and stores what arrives and is lacking, in a thread a lane. A context manager."""
 
-    def __init__(
-        self,
-        peers: MpiPeers,
-        needed: Collection[str],
-        new_writer: Callable[[SourceFile], TargetWriter],
-        progress: Progress,
-        on_copied: Callable[[CopiedFile], None],
-    ) -> None:
-        self._peers, self._needed, self._new_writer = peers, needed, new_writer
-        self._progress, self._on_copied = progress, on_copied
+    def __init__(self, peers: MpiPeers, transfer: Transfer, needed: Collection[str]) -> None:
+        self._peers, self._transfer, self._needed = peers, transfer, needed
         self._threads = [ThreadPoolExecutor(1) for _ in range(_LANES)]
         self._writers: dict[int, TargetWriter] = {}  # by lane
 
@@ -289,14 +265,14 @@ class _Storage:
             if not buffer[chunk.length] or self._peers.failure is not None:
                 self._drop(chunk.lane)
             elif chunk.offset == 0 and chunk.file.path in self._needed:
-                self._writers[chunk.lane] = self._new_writer(chunk.file)
+                self._writers[chunk.lane] = self._transfer.writer(chunk.file)
             if (writer := self._writers.get(chunk.lane)) is not None:
                 writer.write(memoryview(buffer)[: chunk.length], chunk.offset)
-                self._progress.advance(chunk.length)
+                self._transfer.progress.advance(chunk.length)
                 if chunk.is_last:
                     copied = writer.finish()
                     self._drop(chunk.lane)
-                    self._on_copied(copied)
+                    self._transfer.on_copied(copied)
         except BaseException as error:  # noqa: BLE001  # raised once all nodes know
             self._peers.note(error)
             self._drop(chunk.lane)

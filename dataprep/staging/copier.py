@@ -23,7 +23,7 @@ from dataprep.staging.agreement import (
     agree_to_start,
 )
 from dataprep.staging.broadcast import broadcast_files
-from dataprep.staging.copying import Progress, copy_files, default_streams, rehash_files
+from dataprep.staging.copying import Progress, Transfer, copy_files, default_streams, rehash_files
 from dataprep.staging.directory import (
     StageDirectory,
     opened_parent,
@@ -46,6 +46,7 @@ from dataprep.system.filesystems import filesystem_of, is_memory, space_of
 from dataprep.system.job_limits import available_memory
 from dataprep.system.messages import counted, printable, sized
 from dataprep.system.state_files import digest_of, encode
+from dataprep.system.throttle import Bandwidth
 from dataprep_schemas.state import CopiedFile, Sentinel
 
 _MARGIN = 1 << 20  # for directories, the sentinel and the like
@@ -150,6 +151,8 @@ class Copier:
             # Made outside of any job, it is now this one's, and nobody else's to clean or change.
             directory.write_private(SENTINEL, replace(present.sentinel, job=plan.placement.job))
         count = sum(file.bytes for file in copied)
+        hashed = all(file.sha256 is not None for file in data)
+        content = digest_of(sorted((file.path, file.bytes, file.sha256) for file in data))
         return NodeDone(
             host=plan.placement.host,
             node=self.peers.index,
@@ -158,7 +161,7 @@ class Copier:
             reused=sum(file.bytes for file in data) - count,
             seconds=time.monotonic() - started,
             selection=plan.selection.digest,
-            content=_content(data),
+            content=content if hashed else None,
         )
 
     def _open_up(self, present: Present) -> None:
@@ -238,38 +241,14 @@ class Copier:
         self, files: Sequence[SourceFile], on_copied: Callable[[CopiedFile], None]
     ) -> None:
         """Copy them from the source, or take part in a broadcast of what any node lacks."""
-        plan, request, target = self.plan, self.plan.request, self.directory.descriptor
+        plan, request, source = self.plan, self.plan.request, self.plan.inventory.source
+        target, limit = self.directory.descriptor, Bandwidth(request.bandwidth)
+        transfer = Transfer(source, target, request.verify, self.progress, on_copied, limit)
         if isinstance(self.peers, MpiPeers):
-            broadcast_files(
-                self.peers,
-                plan.inventory.source,
-                plan.copied_files,
-                target,
-                lacking={file.path for file in files},
-                verify=request.verify,
-                progress=self.progress,
-                on_copied=on_copied,
-                bandwidth=request.bandwidth,
-            )
+            lacking = {file.path for file in files}
+            broadcast_files(self.peers, transfer, plan.copied_files, lacking=lacking)
         else:
-            copy_files(
-                plan.inventory.source,
-                files,
-                target,
-                verify=request.verify,
-                streams=default_streams(),
-                progress=self.progress,
-                on_copied=on_copied,
-                bandwidth=request.bandwidth,
-                node=plan.placement.node,
-            )
-        source = plan.inventory.source
+            node = plan.placement.node
+            copy_files(transfer, files, streams=default_streams(), node=node)
         if isinstance(source, Store) and source.retried and self.peers.index == 0:
             self.reporter.line(f"{counted(source.retried, 'request')} had to be tried again")
-
-
-def _content(files: Sequence[CopiedFile]) -> str | None:
-    """A digest that is the same on every node that holds the same; None if not all was hashed."""
-    if any(file.sha256 is None for file in files):
-        return None
-    return digest_of(sorted((file.path, file.bytes, file.sha256) for file in files))

@@ -125,30 +125,40 @@ _TOGETHER_SECONDS = 2.0  # and what was copied in so long: a killed copier loses
 _FOLDERS = 32  # in so many directories, which stay open meanwhile
 
 
+@dataclass(frozen=True, eq=False)
+class Transfer:
+    """From where to where files are copied on this node, and how, by whatever way."""
+
+    source: Source
+    target: int  # an open descriptor of the directory they go into; all is reached through it
+    # ``none`` compares sizes; ``copy`` also hashes what is read and compares it with what the
+    # manifest says; ``reread`` also reads it back from the target's storage.
+    verify: Verify
+    progress: Progress  # told of every piece; stops all streams
+    on_copied: Callable[[CopiedFile], None]  # called once a file is in its place, from any thread
+    limit: Bandwidth = field(default_factory=partial(Bandwidth, None))  # of what is read here
+
+    def writer(self, file: SourceFile, folder: int | None = None) -> TargetWriter:
+        """What receives a file; see `TargetWriter`."""
+        return TargetWriter(
+            self.target,
+            file,
+            source=self.source,
+            verify=self.verify,
+            folder=folder,
+            check=self.progress.check,
+        )
+
+
 def copy_files(
-    source: Source,
-    files: Sequence[SourceFile],
-    target: int,
-    *,
-    verify: Verify,
-    streams: int,
-    progress: Progress,
-    on_copied: Callable[[CopiedFile], None],
-    bandwidth: float | None = None,
-    node: int = 0,
+    transfer: Transfer, files: Sequence[SourceFile], *, streams: int, node: int = 0
 ) -> None:
-    """Copy ``files`` from ``source`` into the directory that ``target`` is open on.
+    """Copy ``files``.
 
     Every file is read in large pieces, hashed, written under a hidden temporary name, flushed and
     renamed; its pages of the source do not stay in the page cache.
 
     Args:
-        target: an open descriptor of the directory they go into; nothing is reached but through it.
-        verify: ``none`` compares sizes; ``copy`` also hashes what is read and compares it with
-            what the manifest says; ``reread`` also reads it back from the target's storage.
-        progress: told of every piece; stops all streams.
-        on_copied: called once a file is in its place, from any stream's thread.
-        bandwidth: bytes a second of all streams together, at most.
         node: makes every node begin elsewhere, so that they do not walk the storage in lockstep.
 
     Raises:
@@ -156,22 +166,16 @@ def copy_files(
             the target is full, read-only or damaged. Nothing unfinished is left behind.
     """
     small = sum(file.bytes < _SMALL for file in files)
-    together = small > _FEW and verify != "reread" and reports_lost_writes()
-    limit = Bandwidth(bandwidth)
-    new_worker = partial(_Stream, source, target, verify, progress, limit, on_copied, together)
-    _run_streams(in_order(files, node), streams, progress, new_worker)
+    together = small > _FEW and transfer.verify != "reread" and reports_lost_writes()
+    new_worker = partial(_Stream, transfer, together)
+    _run_streams(in_order(files, node), streams, transfer.progress, new_worker)
 
 
 @dataclass(eq=False)
 class _Stream:
     """Copies one file after the other; a context manager."""
 
-    source: Source
-    target: int
-    verify: Verify
-    progress: Progress
-    limit: Bandwidth
-    on_copied: Callable[[CopiedFile], None]
+    transfer: Transfer
     # Small files are flushed together before they get their names: one by one, that takes a
     # millisecond each.
     together: bool
@@ -183,7 +187,9 @@ class _Stream:
     def __enter__(self) -> Callable[[SourceFile], None]:
         self._buffers = [memoryview(bytearray(_PIECE)) for _ in range(_BUFFERS)]
         # Of its own: by one that streams share, only one of them would hear of a lost write.
-        self._root = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.target)
+        self._root = os.open(
+            ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.transfer.target
+        )
         return self._copy
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -196,7 +202,7 @@ class _Stream:
 
     def _copy(self, file: SourceFile) -> None:
         if self.together and file.bytes < _SMALL:
-            writer = self.opened.enter_context(self._writer(file, self._folder_of(file)))
+            writer = self.opened.enter_context(self.transfer.writer(file, self._folder_of(file)))
             self._move(file, writer)
             self.proven.append((writer, writer.prove()))
             writer.close()
@@ -204,24 +210,14 @@ class _Stream:
             if full or time.monotonic() - self.published > _TOGETHER_SECONDS:
                 self._publish()
             return
-        with self._writer(file) as writer:
+        with self.transfer.writer(file) as writer:
             self._move(file, writer)
             copied = writer.finish()
-        self.on_copied(copied)
-
-    def _writer(self, file: SourceFile, folder: int | None = None) -> TargetWriter:
-        return TargetWriter(
-            self.target,
-            file,
-            source=self.source,
-            verify=self.verify,
-            folder=folder,
-            check=self.progress.check,
-        )
+        self.transfer.on_copied(copied)
 
     def _move(self, file: SourceFile, writer: TargetWriter) -> None:
-        with open_source(self.source, file) as reader:
-            _move(reader, writer, self._buffers, self.progress, self.limit)
+        with open_source(self.transfer.source, file) as reader:
+            _move(reader, writer, self._buffers, self.transfer)
             reader.check_unchanged()
 
     def _folder_of(self, file: SourceFile) -> int:
@@ -231,11 +227,11 @@ class _Stream:
             if len(self.folders) == _FOLDERS:
                 self._publish()
             try:
-                with opened_parent(self.target, file.path, create=True) as (parent, _):
+                with opened_parent(self.transfer.target, file.path, create=True) as (parent, _):
                     self.folders[folder] = os.dup(parent)
             except OSError as error:
                 doing = f"writing {file.path}"
-                raise target_error(error, place_of(self.target), doing) from error
+                raise target_error(error, place_of(self.transfer.target), doing) from error
             self.opened.callback(os.close, self.folders[folder])
         return self.folders[folder]
 
@@ -245,10 +241,12 @@ class _Stream:
             try:
                 sync_file_system(self._root)
             except OSError as error:
-                raise target_error(error, place_of(self.target), "flushing files") from error
+                raise target_error(
+                    error, place_of(self.transfer.target), "flushing files"
+                ) from error
         for writer, copied in self.proven:
             writer.publish()
-            self.on_copied(copied)
+            self.transfer.on_copied(copied)
         self.published = time.monotonic()
         self.proven.clear()
         self.folders.clear()
@@ -292,10 +290,10 @@ def _move(
     reader: SourceReader | RemoteReader,
     writer: TargetWriter,
     buffers: Sequence[memoryview],
-    progress: Progress,
-    limit: Bandwidth,
+    transfer: Transfer,
 ) -> None:
     """Read the next pieces while the last ones are hashed and stored."""
+    progress, limit = transfer.progress, transfer.limit
     pieces = [*reader.pieces(len(buffers[0]))]
     if len(pieces) == 1:  # starting two threads takes longer than they would save
         ((_, count),) = pieces

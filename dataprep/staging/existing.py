@@ -1,19 +1,23 @@
-"""What is in a target already: whose it is, and how far it can be trusted."""
+"""What is in a target already: whose it is, and how far it can be trusted; and in words."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 
-from dataprep.errors import StagingError
-from dataprep.sealed.set import foreign_files
+from dataprep.errors import DatasetError, StagingError
+from dataprep.sealed.set import PART, SealedSet, described, foreign_files
 from dataprep.staging.directory import StageDirectory
+from dataprep.staging.node_lock import describe_holder
 from dataprep.staging.plan import StagePlan
 from dataprep.staging.sentinel import (
     PLANNED,
     add_lease,
+    changed_files,
     find_files,
     has_lease,
     is_as_copied,
@@ -23,7 +27,7 @@ from dataprep.staging.sentinel import (
     remove_lease,
 )
 from dataprep.staging.source import SourceFile
-from dataprep.system.messages import printable, some_of
+from dataprep.system.messages import counted, printable, sized, some_of
 from dataprep_schemas.state import CopiedFile, Sentinel
 
 
@@ -49,38 +53,33 @@ def look(plan: StagePlan, directory: StageDirectory) -> Present:
     """
     sentinel, planned = _claim(plan, directory), planned_paths(directory)
     recorded = {file.path: file for file in sentinel.files} if sentinel else {}
-    same_source = sentinel is not None and sentinel.digest == plan.inventory.digest
-    files = plan.copied_files
-    wanted = {*plan.labels, *(file.path for file in files)}
+    wanted = {*plan.labels, *(file.path for file in plan.copied_files)}
     ours = planned.union(recorded)
     found = find_files(directory, wanted | ours)
-    changed = {file.path for file in recorded.values() if not is_as_copied(file, found)}
     _refuse_foreign(plan, directory, wanted, ours, found)
+    kept = {path: file for path, file in recorded.items() if is_as_copied(file, found)}
+    same_source = sentinel is not None and sentinel.digest == plan.inventory.digest
     good: list[CopiedFile] = []
     doubtful: list[SourceFile] = []
     lacking: list[SourceFile] = []
-    for file in files:
+    for file in plan.copied_files:
         there, before = found.get(file.path), recorded.get(file.path)
-        untouched = None if file.path in changed else before
         sha256 = file.sha256 or (before.sha256 if before and same_source else None)
-        # A source that was made anew may have shards of the same sizes: these alone never tell.
-        same = untouched and untouched.sha256 == sha256 and (sha256 or same_source)
         if there is None or there.bytes != file.bytes:
             lacking.append(file)
-        elif untouched and same and plan.request.verify != "reread":
-            good.append(untouched)
+            continue
+        believed = _believed(file, there, kept.get(file.path), sha256, same_source=same_source)
+        if believed and plan.request.verify != "reread":
+            good.append(believed)
         elif sha256:
             doubtful.append(replace(file, sha256=sha256))
-        elif there.modified == file.modified and plan.request.verify != "reread":
-            # It got its source's time when it was whole, before it got its name.
-            good.append(untouched or there)
         else:
             lacking.append(file)
     # What is no regular file has been put in the place of one: a directory, by a newer source.
     others = [found[path] for path in sorted(found.keys() - wanted)]
     obsolete = [file for file in others if file.bytes >= 0]
     is_current = sentinel is not None and sentinel.selection == plan.selection.digest
-    left = doubtful or lacking or obsolete or changed & {*plan.labels}
+    left = doubtful or lacking or obsolete or recorded.keys() - kept.keys() & {*plan.labels}
     return Present(
         sentinel=sentinel,
         planned=planned,
@@ -90,6 +89,27 @@ def look(plan: StagePlan, directory: StageDirectory) -> Present:
         obsolete=tuple(obsolete),
         is_whole=is_current and not left,
     )
+
+
+def _believed(
+    file: SourceFile,
+    there: CopiedFile,
+    kept: CopiedFile | None,
+    sha256: str | None,
+    *,
+    same_source: bool,
+) -> CopiedFile | None:
+    """What is there of the right size, if it need not be hashed to be believed.
+
+    Args:
+        kept: what an earlier call copied, if it is untouched since.
+        sha256: what it must have, if that is known.
+    """
+    # A source that was made anew may have shards of the same sizes: these alone never tell.
+    if kept and kept.sha256 == sha256 and (sha256 or same_source):
+        return kept
+    # It got its source's time when it was whole, before it got its name.
+    return (kept or there) if not sha256 and there.modified == file.modified else None
 
 
 def _refuse_foreign(
@@ -158,3 +178,98 @@ def _check_owner(plan: StagePlan, directory: StageDirectory, sentinel: Sentinel 
         f"{place} {what}; stage into another directory, share one between jobs (--shared, in all "
         f"of them), or delete {delete}"
     )
+
+
+@dataclass(frozen=True, slots=True)
+class StagedStatus:
+    """What is in a target.
+
+    Attributes:
+        place: the target.
+        is_whole: whether it is a whole copy that nobody has changed.
+        source: of which it is a whole copy, or was before it was changed.
+        part: of a data set, in words; None if it is all of it.
+        files: that the copy has; of one that is not whole, will have.
+        bytes: of all files of a whole copy.
+        job: that staged it, if one did.
+        shared: whether other jobs may use it.
+        changed: files of another size or time since.
+        users: the jobs that use a shared copy.
+        holder: who is working on it.
+        exists: whether anything was staged here.
+    """
+
+    place: Path
+    is_whole: bool = False
+    source: str | None = None
+    part: str | None = None
+    files: int = 0
+    bytes: int = 0
+    job: str | None = None
+    shared: bool = False
+    changed: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
+    holder: str | None = None
+    exists: bool = True
+
+    def __str__(self) -> str:
+        """A few lines for a person."""
+        part = f" ({self.part})" if self.part else ""
+        by = f", staged by {self.job}" if self.job else ""
+        if not self.exists:
+            what = "nothing was staged here"
+        elif self.source is not None:
+            state = "whole" if self.is_whole else "changed"
+            what = (
+                f"{state} copy of {printable(self.source)}{part}, {counted(self.files, 'file')}, "
+                f"{sized(self.bytes)}{by}{', shared' if self.shared else ''}"
+            )
+        elif self.holder is not None:
+            what = self.holder
+        else:
+            what = (
+                f"not whole, of {counted(self.files, 'file')}, and nobody is copying; run the same "
+                "dataprep stage again: what is there is checked and used"
+            )
+        lines = [f"{printable(str(self.place))}: {what}"]
+        if self.changed:
+            lines.append(
+                f"changed since: {some_of(self.changed)}; the same dataprep stage mends them"
+            )
+        if self.users:
+            lines.append(f"used by: {some_of(self.users)}")
+        if self.source is not None and self.holder is not None:
+            lines.append(self.holder)
+        return "\n".join(map(printable, lines))
+
+
+def read_staged(path: Path) -> StagedStatus:
+    """Look at a target, without reading any of its files.
+
+    Raises:
+        StagingError: what is there is not safe to look at.
+    """
+    directory = StageDirectory.existing(path)
+    if directory is None:
+        return StagedStatus(path, exists=False)
+    with directory:
+        sentinel, holder = read_sentinel(directory), describe_holder(directory)
+        if sentinel is None:
+            planned = len(planned_paths(directory) - {PART})
+            return StagedStatus(path, files=planned, holder=holder)
+        changed, part = changed_files(directory, sentinel.files), None
+        with suppress(DatasetError):  # a plain directory
+            part = SealedSet.read(path).part
+        return StagedStatus(
+            place=path,
+            is_whole=not changed,
+            source=sentinel.source,
+            part=described(part) if part else None,
+            files=len(sentinel.files),
+            bytes=sum(file.bytes for file in sentinel.files),
+            job=sentinel.job,
+            shared=sentinel.shared,
+            changed=tuple(sorted(changed)),
+            users=tuple(other_jobs(directory, None)),
+            holder=holder,
+        )

@@ -29,7 +29,7 @@ import msgspec
 from dataprep.errors import StagingError
 from dataprep.staging.agreement import Hello, Message
 from dataprep.system.messages import printable
-from dataprep.system.own_key import key_file, make_key, read_key
+from dataprep.system.ownership import key_file, make_key, read_key
 
 SECRET = "DATAPREP_RENDEZVOUS_SECRET"  # noqa: S105  # the variable's name
 

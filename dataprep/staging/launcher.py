@@ -17,8 +17,6 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Literal, TypeAlias
 from urllib.parse import quote, unquote
 
-import msgspec
-
 from dataprep.errors import UsageError
 from dataprep.staging.handshake import SECRET
 from dataprep.staging.placement import Job
@@ -37,8 +35,8 @@ _NOT_CARRIED = re.compile(
 # All that starts so is an option to srun, but for what says which job of which cluster it is in,
 # and how MPI and a site's plugins are set up.
 _SRUN_IGNORES = re.compile(
-    r"(SLURM|SRUN)_(?!(CONF|CONF_SERVER|JOB_?ID|HET_SIZE|JOB_\w+_HET_GROUP_\d+|CLUSTER_NAME"
-    r"|WORKING_CLUSTER|NODE_ALIASES|JWT|SACK_\w+|MPI_TYPE|PMI\w+|SPANK_\w+)$).*"
+    r"(SLURM|SRUN)_(?!(CONF|CONF_SERVER|JOB_?ID|CLUSTER_NAME|WORKING_CLUSTER"
+    r"|NODE_ALIASES|JWT|SACK_\w+|MPI_TYPE|PMI\w+|SPANK_\w+)$).*"
 )
 # Where processes go, what is handed on, and what becomes of their output.
 _MPIEXEC_IGNORES = re.compile(
@@ -66,7 +64,10 @@ def launch_words(job: Job, program: Sequence[str], *, together: bool = True) -> 
             "module, or start `dataprep stage` on every node yourself"
         )
     if name == "srun":
-        return ["srun", *_srun_words(job, program, together=together)]
+        words = [f"--nodes={job.count or 1}", f"--ntasks={job.count or 1}", "--ntasks-per-node=1"]
+        words += ["--overlap", "--mem=0", "--cpu-bind=none", "--export=ALL", "--wait=0"]
+        words += ["--distribution=block", "--job-name=dataprep"]
+        return ["srun", *words, f"--kill-on-bad-exit={int(together)}", *program]
     if name == "blaunch":
         return ["blaunch", "-no-shell", "-z", " ".join(job.hosts), *program]
     # Open MPI says it in one way; MPICH, Intel MPI and Cray's PALS in another.
@@ -87,19 +88,6 @@ def launch_words(job: Job, program: Sequence[str], *, together: bool = True) -> 
     return [*words, "--map-by", "ppr:1:node", "--bind-to", "none", *handed, *program]
 
 
-def _srun_words(job: Job, program: Sequence[str], *, together: bool) -> list[str]:
-    words = ["--overlap", "--mem=0", "--ntasks-per-node=1", "--cpu-bind=none", "--export=ALL"]
-    words += ["--distribution=block", "--job-name=dataprep", "--wait=0"]
-    words += [f"--kill-on-bad-exit={int(together)}"]
-    # Each component of a heterogeneous job is told by itself how many nodes it has.
-    parts: list[str] = []
-    for number, nodes in enumerate(job.components or (job.count or 1,)):
-        parts += [":"] if parts else []
-        parts += [f"--het-group={number}"] if job.components else []
-        parts += [f"--nodes={nodes}", f"--ntasks={nodes}", *words, *program]
-    return parts
-
-
 def launch_environment(
     job: Job, secret: str, environment: Mapping[str, str] = os.environ
 ) -> dict[str, str]:
@@ -117,9 +105,7 @@ def launch_environment(
     }
     if ignored is _MPIEXEC_IGNORES:
         kept["I_MPI_JOB_RESPECT_PROCESS_PLACEMENT"] = "0"  # Intel MPI's: or --ppn is not heard
-    data = msgspec.json.encode(
-        {os.fsencode(n).hex(): os.fsencode(t).hex() for n, t in carried.items()}
-    )
+    data = b"\0".join(os.fsencode(f"{name}={text}") for name, text in carried.items())
     packed = base64.b64encode(zlib.compress(data, 9)).decode()
     return {**kept, SECRET: secret, _CARRIED: packed}
 
@@ -127,9 +113,9 @@ def launch_environment(
 def take_environment() -> None:
     """On a node: what the launcher has not handed on is as it was in the script."""
     if packed := os.environ.pop(_CARRIED, ""):
-        data = zlib.decompress(base64.b64decode(packed))
-        for name, text in msgspec.json.decode(data, type=dict[str, str]).items():
-            os.environ.setdefault(*(os.fsdecode(bytes.fromhex(each)) for each in (name, text)))
+        for pair in filter(None, zlib.decompress(base64.b64decode(packed)).split(b"\0")):
+            name, _, text = os.fsdecode(pair).partition("=")
+            os.environ.setdefault(name, text)
 
 
 def answer(kind: Answer, text: str = "") -> str:

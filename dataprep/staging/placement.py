@@ -62,15 +62,15 @@ def find_placement(
     """
     host = short_name(hostname or socket.gethostname())
     job = find_job(environment)
-    if (launch := find_launch(environment)) is not None:
-        found = _launched(launch, job, host)
+    if (launched := _launched(environment, job, host)) is not None:
+        found = launched
     elif job is not None and in_slurm_step(environment):
         found = _in_slurm_step(environment, job, host)
     elif job is not None:
         found = _in_job(job, host)
     else:
         found = Placement(host, leader=host)
-    if launch is None and (job is None or found.doubt is not None):
+    if launched is None and (job is None or found.doubt is not None):
         found = _in_loop(environment, found) or found
     if found.node >= found.nodes:
         raise UsageError(
@@ -142,19 +142,31 @@ def _in_job(job: Job, host: str) -> Placement:
     return replace(found, node=node, nodes=nodes)
 
 
-def _launched(launch: Launch, job: Job | None, host: str) -> Placement:
-    hosts = job.hosts if job else ()
-    step = ".".join([*([job.name] if job else []), f"{launch.origin}-{launch.name}"])
+def _launched(environment: Mapping[str, str], job: Job | None, host: str) -> Placement | None:
+    """A process of a launcher other than ``srun``; None if none has started it."""
+    in_step = in_slurm_step(environment)
+    for launcher in _LAUNCHERS:
+        rank = whole_number(environment, launcher.rank)
+        local_rank = whole_number(environment, launcher.local_rank)
+        known = local_rank is not None or not launcher.local_rank
+        if rank is not None and known and not (in_step and launcher.by_slurm):
+            break
+    else:
+        return None
+    launch = environment.get(_set(environment, launcher.name))
+    step = ".".join([*([job.name] if job else []), f"{launcher.origin}-{launch}"])
     found = Placement(
         host,
-        local_rank=launch.local_rank or 0,
+        local_rank=local_rank or 0,
         job=job.name if job else None,
-        step=step.replace(" ", "-") if launch.name else None,
-        origin=launch.origin,
+        step=step.replace(" ", "-") if launch else None,
+        origin=launcher.origin,
     )
-    place = _node_of(launch, hosts, host)
+    hosts = job.hosts if job else ()
+    size, local = (whole_number(environment, each) for each in (launcher.size, launcher.local_size))
+    place = _node_of(rank, size, local, _index_of(host, hosts), len(hosts))
     if place is None:
-        doubt = f"{launch.origin} does not tell which node of how many this is"
+        doubt = f"{launcher.origin} does not tell which node of how many this is"
         return replace(found, doubt=doubt)
     node, nodes = place
     leader = host if nodes == 1 else None
@@ -163,22 +175,22 @@ def _launched(launch: Launch, job: Job | None, host: str) -> Placement:
     return replace(found, node=node, nodes=nodes, leader=leader)
 
 
-def _node_of(launch: Launch, hosts: Sequence[str], host: str) -> tuple[int, int] | None:
+def _node_of(
+    rank: int, size: int | None, local_size: int | None, listed: int | None, hosts: int
+) -> tuple[int, int] | None:
     """Index and number of nodes, where they are sure; None where they would be a guess.
 
     Each rule cannot hold on every node of a launch and be wrong on one: processes that are
     alone on their nodes are as many as the nodes; if on each of some hosts there are exactly
     size / N processes, then there are N such hosts.
     """
-    size, local_size = launch.size, launch.local_size
     if not size or not local_size:
         return (0, 1) if size == 1 else None
     if local_size == size:
         return 0, 1
     if local_size == 1:
-        return launch.rank, size
-    node = _index_of(host, hosts)
-    return (node, len(hosts)) if node is not None and local_size * len(hosts) == size else None
+        return rank, size
+    return (listed, hosts) if listed is not None and local_size * hosts == size else None
 
 
 def _index_of(host: str, hosts: Sequence[str]) -> int | None:
@@ -204,29 +216,17 @@ class Job:
     hosts: tuple[str, ...]  # each once, in the scheduler's order
     count: int | None  # of hosts
     index: int | None = None  # of this host
-    components: tuple[int, ...] = ()  # of a heterogeneous job of Slurm: how many hosts each has
-
-
-class Launch(NamedTuple):
-    """One launch of processes, and this one's place in it, as far as the launcher says."""
-
-    origin: str  # the launcher's name
-    rank: int  # of this process among all
-    size: int | None  # how many processes there are
-    local_rank: int | None  # of this process among those on its host
-    local_size: int | None  # how many of them there are
-    name: str | None  # what the launcher calls this launch
 
 
 class _Launcher(NamedTuple):
-    """The variables of one launcher, as in `Launch`; of several the first that is set counts."""
+    """The variables of one launcher; of several the first that is set counts."""
 
-    origin: str
-    rank: str
-    size: str = ""
-    local_rank: str = ""
-    local_size: str = ""
-    name: str = ""
+    origin: str  # its name
+    rank: str  # of this process among all
+    size: str = ""  # how many processes there are
+    local_rank: str = ""  # of this process among those on its host
+    local_size: str = ""  # how many of them there are
+    name: str = ""  # what it calls this launch
     by_slurm: bool = False  # srun sets the same ones, in steps of its own
 
 
@@ -256,30 +256,6 @@ _LAUNCHERS = (
     _Launcher("PMI", "PMI_RANK", "PMI_SIZE", by_slurm=True),
     _Launcher("PMIx", "PMIX_RANK", name="PMIX_NAMESPACE", by_slurm=True),
 )
-
-
-def find_launch(environment: Mapping[str, str]) -> Launch | None:
-    """What started this process, if it was a launcher other than ``srun``.
-
-    Raises:
-        UsageError: a variable makes no sense.
-    """
-    in_step = in_slurm_step(environment)
-    for launcher in _LAUNCHERS:
-        rank = whole_number(environment, launcher.rank)
-        local_rank = whole_number(environment, launcher.local_rank)
-        if rank is None or (in_step and launcher.by_slurm):
-            continue
-        if local_rank is not None or not launcher.local_rank:
-            return Launch(
-                launcher.origin,
-                rank,
-                whole_number(environment, launcher.size),
-                local_rank,
-                whole_number(environment, launcher.local_size),
-                environment.get(_set(environment, launcher.name)),
-            )
-    return None
 
 
 def in_slurm_step(environment: Mapping[str, str]) -> bool:
@@ -318,31 +294,17 @@ def find_job(environment: Mapping[str, str]) -> Job | None:
     return None
 
 
-def whole_job(job: Job, environment: Mapping[str, str]) -> Job:
-    """A job with all of its components: Slurm's variables in a batch script are of the first one.
+def require_one_component(environment: Mapping[str, str]) -> None:
+    """Refuse a heterogeneous job of Slurm: its variables in a batch script are of its first part.
 
     Raises:
-        UsageError: a variable makes no sense, or two components share a node.
+        UsageError: it is one.
     """
-    size = whole_number(environment, "SLURM_HET_SIZE") or 1
-    if size == 1:
-        return job
-    name = "SLURM_JOB_NUM_NODES_HET_GROUP_{}"
-    counts = [whole_number(environment, name.format(number)) or 0 for number in range(size)]
-    if 0 in counts:
+    if (whole_number(environment, "SLURM_HET_SIZE") or 1) > 1:
         raise UsageError(
-            f"${name.format(counts.index(0))} is not set in a heterogeneous job, where Slurm sets "
-            "it; pass it on to this process"
+            "dataprep stage SRC -- COMMAND does not know the nodes of a heterogeneous job; start "
+            "srun --ntasks-per-node=1 -K dataprep stage SRC in each of its components (--het-group)"
         )
-    lists = (f"SLURM_JOB_NODELIST_HET_GROUP_{number}" for number in range(size))
-    hosts = _distinct([host for each in lists for host in slurm_hosts(environment, each)])
-    if len(hosts) != sum(counts):
-        raise UsageError(
-            f"the components of this heterogeneous job have {sum(counts)} nodes and "
-            f"{len(hosts)} names of nodes: some share one, which cannot be staged; give each its "
-            "own (--exclusive)"
-        )
-    return replace(job, hosts=hosts, count=len(hosts), components=tuple(counts))
 
 
 def slurm_hosts(environment: Mapping[str, str], names: str) -> tuple[str, ...]:

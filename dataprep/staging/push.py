@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from dataprep.errors import DatasetError
 from dataprep.remote.store import RemoteObject, Store, own_name
@@ -23,6 +23,8 @@ from dataprep.system.regular_files import open_regular, read_regular
 from dataprep.system.state_files import parse
 from dataprep.tables.records import NAME as TABLE
 from dataprep_schemas.manifest import File, Manifest, RecordsFile
+
+_Named: TypeAlias = File | RecordsFile  # by the manifest
 
 _AT_ONCE: Final = 8  # files
 _PIECE: Final = 1 << 20
@@ -95,47 +97,61 @@ def push(
     """
     sealed = SealedSet.read(out)
     sealed.require_whole("pushed")
+    shards, table = [*sealed.manifest.files()], sealed.manifest.records_table
     store, data = Store(address), read_regular(out / NAME)
     there = store.find(NAME)
     theirs = _manifest_there(store, there, sealed.manifest)
-    files: list[File | RecordsFile] = [*sealed.manifest.files()]
     if theirs is not None and not overwrite:
         _require_descent(sealed.manifest, theirs, address)
-    table = sealed.manifest.records_table
-    whole = there is not None and there.sha256 == _sha256(data)
+    missing = _missing(store, [*shards, table])
+    total, size = (sum(file.bytes for file in files) for files in (missing, [*shards, table]))
+    stale = there is None or there.sha256 != _sha256(data)
+    others = _others(store, shards) if delete_others else []
+    counts = len(missing) + stale, total + len(data) * stale, len(others)
+    found = Pushed(address, len(shards) + 2, size + len(data), *counts, dry_run)
+    if dry_run:
+        return found
+    begins = bool(missing or stale)
+    if begins:
+        _claim(store, data, there, overwrite=overwrite)
+    begin(total)
+    _upload_all(store, out, [file for file in missing if file is not table], advance)
+    if table in missing:
+        beside = own_name(table.path, table.sha256) if theirs is not None else ""
+        _upload(store, out, table, advance, name=beside)
+    if stale and not store.commit(NAME, data, _sha256(data), there):
+        raise DatasetError(_MEANWHILE.format(store))
+    if table in missing and theirs is not None:
+        _upload(store, out, table, lambda _: None)
+    store.delete([*others, *[_CLAIM] * begins])
+    return found
+
+
+def _missing(store: Store, files: Sequence[_Named]) -> list[_Named]:
+    """Those that the store does not have as the manifest says."""
+
+    def is_there(file: _Named) -> bool:
+        found = store.find(file.path)
+        return found is not None and (found.bytes, found.sha256) == (file.bytes, file.sha256)
+
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        states = pool.map(lambda file: _is_there(store, file), [*files, table])
-        missing = [file for file, known in zip([*files, table], states, strict=True) if not known]
-        total = sum(file.bytes for file in missing)
-        size = sum(file.bytes for file in [*files, table]) + len(data)
-        others = _others(store, files) if delete_others else []
-        counts = len(missing) + (not whole), total + len(data) * (not whole), len(others)
-        found = Pushed(address, len(files) + 2, size, *counts, dry_run)
-        if dry_run:
-            return found
-        claimed = bool(missing or not whole)
-        if claimed:
-            _claim(store, data, there, overwrite=overwrite)
-        begin(total)
-        stop = threading.Event()
-        shards = [file for file in missing if file is not table]
-        for each in [pool.submit(_upload, store, out, file, advance, stop) for file in shards]:
+        return [
+            file for file, known in zip(files, pool.map(is_there, files), strict=True) if not known
+        ]
+
+
+def _upload_all(
+    store: Store, out: Path, files: Sequence[_Named], advance: Callable[[int], None]
+) -> None:
+    """Upload several at a time; with the first that fails the others end."""
+    stop = threading.Event()
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        for each in [pool.submit(_upload, store, out, file, advance, stop) for file in files]:
             try:
                 each.result()
             except BaseException:
                 stop.set()
                 raise
-    if table in missing and theirs is not None:
-        name = own_name(table.path, table.sha256)
-        _upload(store, out, table, lambda _: None, threading.Event(), name)
-    elif table in missing:
-        _upload(store, out, table, advance, threading.Event())
-    if not whole and not store.commit(NAME, data, _sha256(data), there):
-        raise DatasetError(_MEANWHILE.format(store))
-    if table in missing and theirs is not None:
-        _upload(store, out, table, advance, threading.Event())
-    store.delete([*others, *[_CLAIM] * claimed])
-    return found
 
 
 def _claim(store: Store, data: bytes, there: RemoteObject | None, *, overwrite: bool) -> None:
@@ -163,7 +179,7 @@ def _claim(store: Store, data: bytes, there: RemoteObject | None, *, overwrite: 
         raise DatasetError(_MEANWHILE.format(store))
 
 
-def _others(store: Store, files: Sequence[File | RecordsFile]) -> list[str]:
+def _others(store: Store, files: Sequence[_Named]) -> list[str]:
     """What is there and is not this data set's.
 
     Raises:
@@ -215,17 +231,12 @@ def _require_descent(ours: Manifest, theirs: Manifest, address: str) -> None:
         )
 
 
-def _is_there(store: Store, file: File | RecordsFile) -> bool:
-    found = store.find(file.path)
-    return found is not None and (found.bytes, found.sha256) == (file.bytes, file.sha256)
-
-
 def _upload(
     store: Store,
     out: Path,
-    file: File | RecordsFile,
+    file: _Named,
     advance: Callable[[int], None],
-    stop: threading.Event,
+    stop: threading.Event | None = None,
     name: str = "",
 ) -> None:
     told = 0  # bytes, also of a try that failed
@@ -236,11 +247,12 @@ def _upload(
             advance(position - told)
             told = position
 
+    stop = stop or threading.Event()
     store.put(name or file.path, lambda: _checked(out, file, sent, stop), file.sha256)
 
 
 def _checked(
-    out: Path, file: File | RecordsFile, sent: Callable[[int], None], stop: threading.Event
+    out: Path, file: _Named, sent: Callable[[int], None], stop: threading.Event
 ) -> Iterator[bytes]:
     """The pieces of a file; the last one only if all are what the manifest says.
 

@@ -26,6 +26,7 @@ from typing import Self
 from dataprep.errors import DataprepError, NoRoomError, StagingError, StoppedError, UsageError
 from dataprep.staging.cleaning import clean
 from dataprep.staging.directory import StageDirectory, private_name
+from dataprep.staging.existing import read_staged
 from dataprep.staging.handshake import SECRET
 from dataprep.staging.launcher import Answer, answers, launch_environment, launch_words
 from dataprep.staging.node_lock import is_named
@@ -35,13 +36,12 @@ from dataprep.staging.placement import (
     Placement,
     find_job,
     find_placement,
+    require_one_component,
     short_name,
-    whole_job,
 )
 from dataprep.staging.plan import find_place
 from dataprep.staging.request import StageReporter, StageRequest
 from dataprep.staging.stage import stage
-from dataprep.staging.status import read_staged
 from dataprep.system.messages import counted, printable, some_of
 
 # A scheduler's cancel or the end of the time (LSF sends USR2 then), Ctrl-C, a closed terminal.
@@ -252,7 +252,7 @@ def _run_on_nodes(
     seconds: float,
     keep: bool,
 ) -> int:
-    job = whole_job(job, os.environ)
+    require_one_component(os.environ)
     program = [sys.executable, "-P", "-m", "dataprep", *words]
     # Known to the copies that are started here, and to no other user of the cluster.
     secret = os.environ.get(SECRET) or secrets.token_hex(32)

@@ -33,41 +33,27 @@ _LMDB_LOCK = "lock.mdb"  # of the machine that has the database open
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """One file to stage.
+    """One file to stage."""
 
-    Attributes:
-        path: relative to the source and to the target, with ``/``; never leaves either.
-        bytes: its size.
-        sha256: what it must have, from the manifest; None in a plain directory.
-        modified: its time of modification in ns, in a plain directory; None with a manifest,
-            whose hashes say more.
-        mode: its permissions, in a plain directory.
-    """
-
-    path: str
-    bytes: int
-    sha256: str | None = None
+    path: str  # relative to the source and to the target, with ``/``; never leaves either
+    bytes: int  # its size
+    sha256: str | None = None  # what it must have, from the manifest; None in a plain directory
+    # Its time of modification in ns, in a plain directory; None with a manifest, whose hashes
+    # say more.
     modified: int | None = None
-    mode: int = 0o644
+    mode: int = 0o644  # its permissions, in a plain directory
 
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """All files of a source.
+    """All files of a source."""
 
-    Attributes:
-        source: the directory, or the place in a bucket.
-        digest: the manifest's own SHA-256; of a plain directory the SHA-256 over its listing.
-        files: in the order of their paths; ``manifest.json``, if there is one, is among them.
-        manifest: what it says; None for a plain directory.
-        data: its very bytes, which a copy has too; none for a plain directory.
-    """
-
-    source: Source
-    digest: str
+    source: Source  # the directory, or the place in a bucket
+    digest: str  # the manifest's own SHA-256; of a plain directory the SHA-256 over its listing
+    # In the order of their paths; ``manifest.json``, if there is one, is among them.
     files: tuple[SourceFile, ...]
-    manifest: Manifest | None
-    data: bytes = b""
+    manifest: Manifest | None  # what it says; None for a plain directory
+    data: bytes = b""  # its very bytes, which a copy has too; none for a plain directory
 
 
 def read_inventory(source: Source) -> Inventory:

@@ -123,15 +123,12 @@ def _on_wait(reporter: StageReporter, node: int) -> Callable[[str], None]:
 
 
 class Turn(NamedTuple):
-    """That this process is to do the work.
+    """That this process is to do the work."""
 
-    Attributes:
-        tell: to be called as soon as all is well here; what is raised is told to the others.
-        again: whether this call has made the copy before, which is still there: the other nodes
-            may have nothing to do any more, and are not met.
-    """
-
+    # To be called as soon as all is well here; what is raised is told to the others.
     tell: Callable[[], None]
+    # Whether this call has made the copy before, which is still there: the other nodes may
+    # have nothing to do any more, and are not met.
     again: bool
 
 
@@ -157,52 +154,66 @@ def elected(
     if placement.step is None:
         yield Turn(lambda: None, again=False)
         return
-    # The same in all processes of a call, without a look at the source.
-    call = repr((request.source, request.options)).encode()
-    launch = f"{placement.step}.{hashlib.sha256(call).hexdigest()[:16]}"
-    told, since = private_name(_OUTCOME, launch), time.time() - _STAGGER
+    launch = _Launch(directory, request, placement)
+    with node_lock(directory, done=launch.look, on_wait=on_wait, name=launch.lock) as held:
+        if not held:
+            launch.reraise()
+            yield None
+            return
+        try:
+            yield Turn(launch.tell, again=launch.has_copied())
+        except BaseException as error:
+            with suppress(DataprepError):  # what went wrong first is what the user must know
+                launch.tell(error)
+            raise
 
-    def is_there() -> bool:
-        """Whether the copy is as it was made, and this job's to use."""
-        sentinel, job = read_sentinel(directory), placement.job
-        used = not request.shared or job is None or has_lease(directory, job)
-        return sentinel is not None and used and not changed_files(directory, sentinel.files)
 
-    def settled() -> Outcome | None:
-        """What this call has ended with in another process; a success of a copy that is there."""
-        seen = directory.read_private(told, Outcome)
-        if seen is None or seen.time < since:
-            return None
-        return seen if seen.error is not None or is_there() else None
+class _Launch:
+    """What the processes of one launch on this node tell each other of one call."""
 
-    def tell(error: BaseException | None = None) -> None:
+    def __init__(
+        self, directory: StageDirectory, request: StageRequest, placement: Placement
+    ) -> None:
+        # The same in all processes of a call, without a look at the source.
+        call = repr((request.source, request.options)).encode()
+        name = f"{placement.step}.{hashlib.sha256(call).hexdigest()[:16]}"
+        self.lock = private_name(_LAUNCH, name)
+        self._told, self._since = private_name(_OUTCOME, name), time.time() - _STAGGER
+        self._directory = directory
+        self._user = placement.job if request.shared else None
+        self._ended: Outcome | None = None
+
+    def look(self) -> bool:
+        """Whether another process has ended the call: with an error, or a copy that is there."""
+        seen = self._directory.read_private(self._told, Outcome)
+        if seen and (seen.time < self._since or (seen.error is None and not self._is_there())):
+            seen = None
+        self._ended = seen
+        return seen is not None
+
+    def reraise(self) -> None:
+        """Raise what the call has ended with there, if that was an error."""
+        if self._ended is not None and self._ended.error is not None:
+            kinds = {kind.exit_code: kind for kind in (NoRoomError, UsageError)}
+            raise kinds.get(self._ended.exit_code, StagingError)(self._ended.error)
+
+    def has_copied(self) -> bool:
+        """Whether this call has made the copy before, and it is still there."""
+        before = self._directory.read_private(self._told, Outcome)
+        made = before is not None and before.error is None
+        return made and read_sentinel(self._directory) is not None
+
+    def tell(self, error: BaseException | None = None) -> None:
+        """Tell the others how the call has ended here."""
         outcome = Outcome(time=time.time())
         if error is not None:
             line = printable(" ".join(str(error).split())) or type(error).__name__
             code = getattr(error, "exit_code", StagingError.exit_code)
             outcome = Outcome(error=line, exit_code=code, time=outcome.time)
-        directory.write_private(told, outcome)
+        self._directory.write_private(self._told, outcome)
 
-    ended: Outcome | None = None
-
-    def done() -> bool:
-        nonlocal ended
-        ended = settled()
-        return ended is not None
-
-    name = private_name(_LAUNCH, launch)
-    with node_lock(directory, done=done, on_wait=on_wait, name=name) as held:
-        if not held:
-            if ended is not None and ended.error is not None:
-                kinds = {kind.exit_code: kind for kind in (NoRoomError, UsageError)}
-                raise kinds.get(ended.exit_code, StagingError)(ended.error)
-            yield None
-            return
-        before = directory.read_private(told, Outcome)
-        made = before is not None and before.error is None and read_sentinel(directory) is not None
-        try:
-            yield Turn(tell, again=made)
-        except BaseException as error:
-            with suppress(DataprepError):  # what went wrong first is what the user must know
-                tell(error)
-            raise
+    def _is_there(self) -> bool:
+        """Whether the copy is as it was made, and this job's to use."""
+        sentinel = read_sentinel(self._directory)
+        used = self._user is None or has_lease(self._directory, self._user)
+        return sentinel is not None and used and not changed_files(self._directory, sentinel.files)

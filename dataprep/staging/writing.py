@@ -29,7 +29,7 @@ class TargetWriter:
     work on the same bytes at the same time, in a thread each.
 
     Raises:
-        StagingError: the target is full, read-only, or something is in the way.
+        StagingError: the target is full, read-only, or something is in the way; of each method.
     """
 
     target: int  # an open descriptor of the directory that it goes into
@@ -58,11 +58,7 @@ class TargetWriter:
                 raise
 
     def write(self, data: memoryview | bytes, offset: int) -> None:
-        """Hash and store what comes next.
-
-        Raises:
-            StagingError: the target does not take it.
-        """
+        """Hash and store what comes next."""
         self.hash(data)
         self.store(data, offset)
 
@@ -72,11 +68,7 @@ class TargetWriter:
             self._digest.update(data)
 
     def store(self, data: memoryview | bytes, offset: int) -> None:
-        """The second half of `write`.
-
-        Raises:
-            StagingError: the target does not take it.
-        """
+        """The second half of `write`."""
         view, done = memoryview(data), 0
         with self._explained():
             while done < len(view):
@@ -87,7 +79,7 @@ class TargetWriter:
 
         Raises:
             StagingError: it is not what it was said to be; the node's storage gives back something
-                else; a directory has its name; the target does not take it.
+                else; a directory has its name.
         """
         copied = self.prove()
         with self._explained():
@@ -133,11 +125,7 @@ class TargetWriter:
             self._descriptor = -1
 
     def publish(self) -> None:
-        """Give it its name; it is durable.
-
-        Raises:
-            StagingError: a directory has that name; the target does not take it.
-        """
+        """Give it its name; it is durable."""
         with self._explained():
             os.replace(
                 self._temporary, self._name, src_dir_fd=self._parent, dst_dir_fd=self._parent

@@ -26,17 +26,11 @@ POSITION: Final = "position"
 
 
 class Numbers(list[int]):
-    """The record numbers of one batch, and where they are in the sequence of all ranks.
+    """The record numbers of one batch, and where they are in the sequence of all ranks."""
 
-    Attributes:
-        epoch: which epoch.
-        positions: of each number in that epoch; from the epoch's size on of those repeated.
-        seed: of the sampler.
-    """
-
-    epoch: int
-    positions: range
-    seed: int
+    epoch: int  # which epoch
+    positions: range  # of each number in that epoch; from the epoch's size on of those repeated
+    seed: int  # of the sampler
 
 
 class Sampler:

@@ -88,22 +88,15 @@ class Launcher:
 
 @dataclass(frozen=True, slots=True)
 class RunningWorkers:
-    """A run's engine, and what its workers are given and tell.
+    """A run's engine, and what its workers are given and tell."""
 
-    Attributes:
-        chosen: where they run, as the user asked for it.
-        requirements: what workers elsewhere must share with this process; None: there are none.
-        lease: with which they know whether the run still holds its directory.
-        failures: where they tell what went wrong.
-        reporter: who is told how far they are.
-    """
-
-    chosen: Engine
+    chosen: Engine  # where they run, as the user asked for it
     engine: RunningEngine
+    # What workers elsewhere must share with this process; None: there are none.
     requirements: WorkerRequirements | None
-    lease: Lease
-    failures: FailureLog
-    reporter: Reporter
+    lease: Lease  # with which they know whether the run still holds its directory
+    failures: FailureLog  # where they tell what went wrong
+    reporter: Reporter  # who is told how far they are
 
     def scan(self, scan: Scan, *, trust: bool) -> IndexParts:
         """The index of what was found; see `dataprep.jobs.running.engine.Workers.scan`."""

@@ -68,13 +68,9 @@ def programs() -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class WorkerRequirements:
-    """What workers elsewhere must share with the launcher.
+    """What workers elsewhere must share with the launcher."""
 
-    Attributes:
-        places: directories that they must see, by the options that name them.
-    """
-
-    places: dict[str, Path]
+    places: dict[str, Path]  # directories that they must see, by the options that name them
     programs: dict[str, str] = field(default_factory=programs)
 
     def check(self) -> None:
@@ -99,15 +95,10 @@ class WorkerRequirements:
 
 @dataclass(frozen=True, slots=True)
 class TaskSpec:
-    """Where it says what is to be done; pickled into every task, so it is small.
+    """Where it says what is to be done; pickled into every task, so it is small."""
 
-    Attributes:
-        path: the file; only this run has one of that name.
-        sha256: of the file. Reading it runs what is in it, and others may be able to write there.
-    """
-
-    path: Path
-    sha256: str
+    path: Path  # the file; only this run has one of that name
+    sha256: str  # of the file. Reading it runs what is in it, and others may be able to write there
 
     def read(self) -> Any:
         """What is to be done, the same object for all threads of a process.

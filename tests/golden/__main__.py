@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from dataprep.cli import main
-from dataprep.staging.selection import Share, select
+from dataprep.staging.plan import Share, select
 from dataprep.staging.source import read_inventory
 from dataprep.system.state_files import write_state
 from dataprep.version import __version__

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from dataprep.synthesize.photograph import photograph
+from dataprep.synthesize.imagenet import photograph
 from tests.conftest import Cli
 
 HOSTILE = "<script>alert('x')<\u2215script> & \"co\""

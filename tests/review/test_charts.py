@@ -8,8 +8,8 @@ from math import exp, log
 
 import pytest
 
-from dataprep.review.charts import bars, descending
 from dataprep.review.facts import Histogram
+from dataprep.review.report import bars, descending
 
 pytest.importorskip("matplotlib", reason="needs the extra report")
 

@@ -12,7 +12,7 @@ import pytest
 
 import dataprep
 from dataprep.errors import DatasetError, UsageError
-from dataprep.staging.selection import Share
+from dataprep.staging.plan import Share
 from dataprep.training.records import Records
 from tests.conftest import Made, rows_of
 from tests.sealed.test_part import staged

@@ -12,7 +12,7 @@ import pytest
 import dataprep
 from dataprep.errors import DatasetError, UsageError
 from dataprep.sealed.set import SealedSet, has_part, read_part
-from dataprep.staging.selection import Share, select
+from dataprep.staging.plan import Share, select
 from dataprep.staging.source import read_inventory
 from dataprep.system.state_files import write_state
 from tests.conftest import Cli, Made

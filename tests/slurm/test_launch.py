@@ -78,18 +78,6 @@ def test_what_is_set_for_the_command_s_steps_is_theirs_alone(cluster: Cluster, p
     assert [staged(cluster, node) for node in ("n0", "n1")] == [0, 0]
 
 
-def test_every_component_of_a_heterogeneous_job_has_its_copies(
-    cluster: Cluster, plain: Path
-) -> None:
-    head = "#!/bin/bash\n#SBATCH --nodes=1\n#SBATCH hetjob\n#SBATCH --nodes=2\n"
-    look = "srun --het-group=0,1 --ntasks-per-node=1 bash -c 'ls \"$DATA_DIR\" | wc -l'"
-    ended = cluster.wait(cluster.submit(f"{head}dataprep stage {plain} -- {look}\n"))
-    assert ended.code == 0, ended.out
-    assert "copied to 3 nodes" in ended.out
-    assert ended.out.splitlines().count("4") == 3, ended.out
-    assert [staged(cluster, node) for node in ("n0", "n1", "n2")] == [0, 0, 0]
-
-
 def test_copies_go_where_the_script_says_in_a_job_that_has_nothing_of_the_submitter_s(
     cluster: Cluster, plain: Path
 ) -> None:

@@ -42,7 +42,7 @@ AsNode = Callable[[int, int], None]
 _FORKS = """
 import json, os, sys
 import dataprep.cli.staging, dataprep.cli.signals
-import dataprep.staging.stage, dataprep.staging.status
+import dataprep.staging.stage, dataprep.staging.existing
 from dataprep.cli import entry_point
 
 print("ready", flush=True)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from dataprep.errors import StagingError
 from dataprep.staging import copying
-from dataprep.staging.copying import copy_files, in_order, rehash_files
+from dataprep.staging.copying import Transfer, copy_files, in_order, rehash_files
 from dataprep.staging.directory import partial_name, remove_files
 from dataprep.staging.request import Verify
 from dataprep.staging.source import SourceFile
@@ -244,13 +244,9 @@ def sealed(source: Path) -> list[SourceFile]:
 
 def copy(source: Path, files: list[SourceFile], target: int, **options: Any) -> list[CopiedFile]:
     landed: list[CopiedFile] = []
-    defaults = {
-        "verify": "copy",
-        "streams": 2,
-        "progress": Counting(),
-        "on_copied": landed.append,
-    }
-    copy_files(source, files, target, **{**defaults, **options})
+    how = {"streams": options.pop("streams", 2), "node": options.pop("node", 0)}
+    defaults = {"verify": "copy", "progress": Counting(), "on_copied": landed.append}
+    copy_files(Transfer(source, target, **{**defaults, **options}), files, **how)
     return sorted(landed, key=lambda one: one.path)
 
 

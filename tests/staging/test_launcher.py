@@ -16,7 +16,7 @@ from dataprep.staging.launcher import (
     launch_words,
     take_environment,
 )
-from dataprep.staging.placement import Job, whole_job
+from dataprep.staging.placement import Job, require_one_component
 
 SLURM = Job("Slurm", "slurm-7", ("n0", "n1"), 2)
 PBS = Job("PBS", "pbs-7", ("n0", "n1"), 2)
@@ -38,30 +38,16 @@ def test_srun_is_told_all_that_the_environment_could_tell_it() -> None:
     assert words[-1] == "program"
 
 
-def test_each_component_of_a_heterogeneous_job_runs_the_program() -> None:
-    spoken = {
-        "SLURM_HET_SIZE": "2",
-        "SLURM_JOB_NUM_NODES_HET_GROUP_0": "1",
-        "SLURM_JOB_NUM_NODES_HET_GROUP_1": "2",
-        "SLURM_JOB_NODELIST_HET_GROUP_0": "n0",
-        "SLURM_JOB_NODELIST_HET_GROUP_1": "n[1-2]",
-    }
-    whole = whole_job(Job("Slurm", "slurm-7", ("n0",), 1), spoken)
-    assert (whole.hosts, whole.count, whole.components) == (("n0", "n1", "n2"), 3, (1, 2))
-    words = launch_words(whole, ["program"])
-    assert words.count("program") == 2
-    second = words[words.index(":") + 1 :]
-    assert second[:3] == ["--het-group=1", "--nodes=2", "--ntasks=2"]
-    with pytest.raises(UsageError, match="some share one"):
-        whole_job(SLURM, {**spoken, "SLURM_JOB_NODELIST_HET_GROUP_1": "n[0-1]"})
-    with pytest.raises(UsageError, match="GROUP_1 is not set"):
-        whole_job(SLURM, {**spoken, "SLURM_JOB_NUM_NODES_HET_GROUP_1": ""})
+def test_a_heterogeneous_job_is_refused() -> None:
+    require_one_component({"SLURM_HET_SIZE": "1"})
+    with pytest.raises(UsageError, match="--het-group"):
+        require_one_component({"SLURM_HET_SIZE": "2"})
 
 
 @pytest.mark.parametrize(
     ("job", "heard", "unheard"),
     [
-        (SLURM, "SLURM_CONF SLURM_JOB_ID SLURM_MPI_TYPE SLURM_HET_SIZE", "SLURM_LABELIO SRUN_X"),
+        (SLURM, "SLURM_CONF SLURM_JOB_ID SLURM_MPI_TYPE", "SLURM_LABELIO SRUN_X"),
         (SLURM, "SLURM_WORKING_CLUSTER OMPI_MCA_btl", "SLURM_TMPDIR SLURM_CONFIG SLURM_NTASKS"),
         (PBS, "OMPI_MCA_btl OMPI_MCA_plm_rsh_agent", "OMPI_MCA_rmaps_base_mapping_policy"),
         (PBS, "HYDRA_BOOTSTRAP MPIEXEC_PORT_RANGE", "HYDRA_ENV MPIEXEC_TIMEOUT I_MPI_PERHOST"),

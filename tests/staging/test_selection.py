@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataprep.errors import UsageError
-from dataprep.staging.selection import Selection, Share, assign_shards, select
+from dataprep.staging.plan import Selection, Share, assign_shards, select
 from dataprep.staging.source import Inventory, SourceFile
 from dataprep.system.state_files import encode, parse
 from dataprep_schemas.manifest import (

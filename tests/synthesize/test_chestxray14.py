@@ -16,13 +16,14 @@ from PIL import Image
 from dataprep.datasets.chestxray14.lists import FINDINGS
 from dataprep.errors import UsageError
 from dataprep.synthesize.chestxray14 import (
+    lesion_box,
     made_up_boxes,
     made_up_labels,
     made_up_lists,
+    radiograph,
     synthesize_chestxray14,
 )
 from dataprep.synthesize.files import Written
-from dataprep.synthesize.radiograph import lesion_box, radiograph
 from tests.conftest import Cli
 
 DOCUMENTS = ("Data_Entry_2017_v2020.csv", "train_val_list.txt", "test_list.txt")

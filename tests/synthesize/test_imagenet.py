@@ -15,11 +15,11 @@ from PIL import Image
 from dataprep.synthesize.files import Written
 from dataprep.synthesize.imagenet import (
     encode,
+    photograph,
     plan_training,
     plan_validation,
     synthesize_imagenet,
 )
-from dataprep.synthesize.photograph import photograph
 from dataprep_schemas import imagenet_classes, imagenet_validation_synsets
 
 SMALL: dict[str, Any] = {

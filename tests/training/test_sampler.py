@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import dataprep
 from dataprep.errors import UsageError
-from dataprep.staging.selection import Share
+from dataprep.staging.plan import Share
 from dataprep.training.order import Order, Shuffled
 from dataprep.training.sampler import Leftover, Numbers, Sampler
 from tests.conftest import Made

@@ -31,25 +31,16 @@ STOP = threading.Event()
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """Where and how parallel the graphs run, as the user asked for it.
+    """Where and how parallel the graphs run, as the user asked for it."""
 
-    Attributes:
-        workers: cores to keep busy on this machine.
-        runner: ``direct``, ``dask``, or the name of one of Beam's runners.
-        beam_options: options for Beam itself, passed through untouched.
-        dask_client_address: of a Dask scheduler, e.g. ``tls://10.0.0.1:8786``;
-        dask_scheduler_file: or a file in which one wrote its address;
-        dask_slurm: or a cluster to be started in Slurm, e.g. ``nodes=4,cores=16,memory=32GB``.
-        dask_timeout: seconds without any worker before the run gives up.
-    """
-
-    workers: int
-    runner: str = "direct"
-    beam_options: tuple[str, ...] = ()
-    dask_client_address: str | None = None
-    dask_scheduler_file: Path | None = None
+    workers: int  # cores to keep busy on this machine
+    runner: str = "direct"  # ``direct``, ``dask``, or the name of one of Beam's runners
+    beam_options: tuple[str, ...] = ()  # options for Beam itself, passed through untouched
+    dask_client_address: str | None = None  # of a Dask scheduler, e.g. ``tls://10.0.0.1:8786``;
+    dask_scheduler_file: Path | None = None  # or a file in which one wrote its address;
+    # Or a cluster to be started in Slurm, e.g. ``nodes=4,cores=16,memory=32GB``.
     dask_slurm: str | None = None
-    dask_timeout: float = 300.0
+    dask_timeout: float = 300.0  # seconds without any worker before the run gives up
 
     @property
     def is_local(self) -> bool:
@@ -64,26 +55,19 @@ class Engine:
 
 @dataclass(frozen=True, slots=True)
 class Parallelism:
-    """How many workers there are, and how each works.
+    """How many workers there are, and how each works."""
 
-    Attributes:
-        processes: workers, as far as this process knows; of this machine, 1 means this one,
-            without start-up cost.
-        shards: written at the same time by a worker, each by a thread of its own.
-        committed: shards that a worker flushes and commits meanwhile, in further threads.
-        helpers: threads or processes that only convert images; 0 for none.
-        without_beam: whether it is done without Beam: a scan, or so little that it is done by the
-            time Beam would be imported.
-        pause: seconds to wait after a shard failed. A machine that fails fast would otherwise
-            take shard after shard from those that work.
-    """
-
+    # Workers, as far as this process knows; of this machine, 1 means this one, at no cost.
     processes: int = 1
-    shards: int = 1
-    committed: int = 0
-    helpers: int = 0
+    shards: int = 1  # written at the same time by a worker, each by a thread of its own
+    committed: int = 0  # shards that a worker flushes and commits meanwhile, in further threads
+    helpers: int = 0  # threads or processes that only convert images; 0 for none
     helper_processes: bool = False
+    # Whether it is done without Beam: a scan, or so little that it is done by the time Beam
+    # would be imported.
     without_beam: bool = False
+    # Seconds to wait after a shard failed. A machine that fails fast would otherwise take
+    # shard after shard from those that work.
     pause: float = 0.0
 
     @property
@@ -94,19 +78,14 @@ class Parallelism:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What an engine is to do.
+    """What an engine is to do."""
 
-    Attributes:
-        elements: what there is to do; nothing larger than a shard's name crosses Beam.
-        watch: progress; may raise, which stops the run.
-        failures: told when the run is to be stopped, so that workers elsewhere learn of it, and
-            what a worker could not tell.
-    """
-
-    elements: Sequence[Any]
+    elements: Sequence[Any]  # what there is to do; nothing larger than a shard's name crosses Beam
     work: Work
     parallelism: Parallelism
-    watch: Callable[[], None]
+    watch: Callable[[], None]  # progress; may raise, which stops the run
+    # Told when the run is to be stopped, so that workers elsewhere learn of it, and what a
+    # worker could not tell.
     failures: FailureLog
 
 

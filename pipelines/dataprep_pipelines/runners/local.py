@@ -164,14 +164,10 @@ class WorkQueue:
 
     Pickled into every process. How many are taken is in a file without a name, in the launcher's
     memory: it ends with the launcher, however that ends.
-
-    Attributes:
-        path: where the launcher has that file open.
-        name: of the file; the launcher's number may be another process's by then.
     """
 
-    path: str
-    name: str
+    path: str  # where the launcher has that file open
+    name: str  # of the file; the launcher's number may be another process's by then
     elements: tuple[Any, ...]
 
     def __iter__(self) -> Iterator[Any]:

@@ -19,6 +19,7 @@ from dataprep.errors import NoRoomError
 from dataprep.staging import agreement, mpi
 from dataprep.staging.agreement import Agreed, NodeStart
 from dataprep.staging.broadcast import broadcast_files
+from dataprep.staging.copying import Transfer
 from dataprep.staging.source import SourceFile
 from tests.staging.staged_sets import Counting
 
@@ -72,13 +73,15 @@ def copy(
     try:
         result["read"] = broadcast_files(
             peers,
-            Path(mine["source"]),
+            Transfer(
+                Path(mine["source"]),
+                descriptor,
+                mine.get("verify", "copy"),
+                progress,
+                lambda copied: result["copied"].append(copied.path),
+            ),
             files,
-            descriptor,
             lacking=lacking,
-            verify=mine.get("verify", "copy"),
-            progress=progress,
-            on_copied=lambda copied: result["copied"].append(copied.path),
             chunk_bytes=mine["chunk"],
         )
     finally:
