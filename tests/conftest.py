@@ -32,6 +32,11 @@ from dataprep.synthesize.chestxray14 import synthesize_chestxray14
 from dataprep.synthesize.imagenet import synthesize_imagenet
 from dataprep_schemas import imagenet_classes
 
+# Tests start Python hundreds of times, and each of their processes reads some 250 of these modules:
+# what is compiled is kept, also where the shell says otherwise.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 DATAPREP = (sys.executable, "-m", "dataprep")
 # On this machine a set as small as those of tests is otherwise made before Beam would be imported.
 BEAM = ("--", "--job_name=test")
