@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import fcntl
 import hashlib
 import io
 import os
+import pickle
 import random
 import shutil
 import signal
@@ -19,7 +21,7 @@ from importlib.metadata import entry_points
 from importlib.util import find_spec
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import settings
@@ -31,6 +33,8 @@ from dataprep.cli import main
 from dataprep.synthesize.chestxray14 import synthesize_chestxray14
 from dataprep.synthesize.imagenet import synthesize_imagenet
 from dataprep_schemas import imagenet_classes
+
+_Thing = TypeVar("_Thing")
 
 # Tests start Python hundreds of times, and each of their processes reads some 250 of these modules:
 # what is compiled is kept, also where the shell says otherwise.
@@ -411,13 +415,34 @@ def cli() -> Cli:
     return Cli()
 
 
+def shared(factory: pytest.TempPathFactory, name: str, make_it: Callable[[Path], _Thing]) -> _Thing:
+    """What ``make_it(directory)`` returned to the first of pytest-xdist's workers that asked.
+
+    No test changes what all of them read.
+    """
+    place = factory.getbasetemp()
+    place = place.parent if "PYTEST_XDIST_WORKER" in os.environ else place
+    kept = place / f"{name}.pickle"
+    with (place / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not kept.exists():
+            shutil.rmtree(place / name, ignore_errors=True)  # of a worker that failed
+            (place / name).mkdir()
+            kept.write_bytes(pickle.dumps(make_it(place / name)))
+    found: _Thing = pickle.loads(kept.read_bytes())
+    return found
+
+
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Made:
     """24 training and 6 validation images of 16x16 in 6 and 2 shards; 0.2 s a run."""
-    path = tmp_path_factory.mktemp("tiny")
-    write_tiny_raw(path / "raw", classes=3, images=8, validation=6)
-    options = ("--num_shards", "train=6,validation=2", "--workers", "1")
-    return make(Raw(path / "raw", options), path / "out")
+
+    def make_it(path: Path) -> Made:
+        write_tiny_raw(path / "raw", classes=3, images=8, validation=6)
+        options = ("--num_shards", "train=6,validation=2", "--workers", "1")
+        return make(Raw(path / "raw", options), path / "out")
+
+    return shared(tmp_path_factory, "tiny", make_it)
 
 
 Shelf = Callable[..., Made]
@@ -447,45 +472,51 @@ def shelf(tiny: Made, tmp_path_factory: pytest.TempPathFactory) -> Shelf:
 @pytest.fixture(scope="session")
 def radiographs(tmp_path_factory: pytest.TempPathFactory) -> Made:
     """A small made-up ChestX-ray14 as it is published, in 4 + 2 + 3 shards."""
-    path = tmp_path_factory.mktemp("radiographs")
-    write_radiographs(path / "raw")
-    shards = ("--num_shards", "train=4,validation=2,test=3")
-    options = (*shards, "--validation_fraction", "0.3", "--workers", "1")
-    return make(Raw(path / "raw", options, "chestxray14"), path / "out")
+
+    def make_it(path: Path) -> Made:
+        write_radiographs(path / "raw")
+        shards = ("--num_shards", "train=4,validation=2,test=3")
+        options = (*shards, "--validation_fraction", "0.3", "--workers", "1")
+        return make(Raw(path / "raw", options, "chestxray14"), path / "out")
+
+    return shared(tmp_path_factory, "radiographs", make_it)
 
 
 @pytest.fixture(scope="session")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Made:
     """24 images in class folders, cut at random, in 3 + 2 shards."""
-    path = tmp_path_factory.mktemp("folders")
-    write_folders(path / "raw")
-    shards = ("--num_shards", "train=3,test=2")
-    options = (*shards, "--fractions", "train=0.7,test=0.3", "--workers", "1")
-    return make(Raw(path / "raw", options, "folder"), path / "out")
+
+    def make_it(path: Path) -> Made:
+        write_folders(path / "raw")
+        shards = ("--num_shards", "train=3,test=2")
+        options = (*shards, "--fractions", "train=0.7,test=0.3", "--workers", "1")
+        return make(Raw(path / "raw", options, "folder"), path / "out")
+
+    return shared(tmp_path_factory, "folders", make_it)
 
 
 @pytest.fixture(scope="session")
 def photos(tmp_path_factory: pytest.TempPathFactory) -> Made:
     """32 + 8 photograph-like images in the original archives, with a CMYK JPEG and a PNG."""
-    path = tmp_path_factory.mktemp("photos")
-    synthesize_imagenet(path / "raw", classes=4, images_per_class=8, validation_images=8)
-    options = ("--num_shards", "train=5,validation=2")
-    return make(Raw(path / "raw", options), path / "out")
+
+    def make_it(path: Path) -> Made:
+        synthesize_imagenet(path / "raw", classes=4, images_per_class=8, validation_images=8)
+        options = ("--num_shards", "train=5,validation=2")
+        return make(Raw(path / "raw", options), path / "out")
+
+    return shared(tmp_path_factory, "photos", make_it)
 
 
 @pytest.fixture(scope="session")
 def spoilt(tmp_path_factory: pytest.TempPathFactory) -> Raw:
     """12 + 4 images in a tree, and 4 damaged ones."""
-    path = tmp_path_factory.mktemp("spoilt")
-    synthesize_imagenet(
-        path / "raw",
-        classes=3,
-        images_per_class=4,
-        validation_images=4,
-        defects=True,
-        layout="tree",
-    )
-    return Raw(path / "raw", ("--num_shards", "train=3,validation=1", "--workers", "2"))
+    few: Any = {"classes": 3, "images_per_class": 4, "validation_images": 4, "defects": True}
+
+    def make_it(path: Path) -> Raw:
+        synthesize_imagenet(path / "raw", layout="tree", **few)
+        return Raw(path / "raw", ("--num_shards", "train=3,validation=1", "--workers", "2"))
+
+    return shared(tmp_path_factory, "spoilt", make_it)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import Result
+from tests.conftest import Result, shared
 from tests.faults.conftest import eventually, small_disk
 from tests.staging.staged_sets import Sets, arrived, make_sets, partials
 
@@ -274,7 +274,7 @@ def unflushed(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def sets(tmp_path_factory: pytest.TempPathFactory) -> Sets:
     """A data set in 7 + 3 shards, twice."""
-    return make_sets(tmp_path_factory.mktemp("sets"))
+    return shared(tmp_path_factory, "sets", make_sets)
 
 
 @pytest.fixture(scope="session")
