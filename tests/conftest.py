@@ -17,7 +17,8 @@ import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
-from importlib.metadata import entry_points
+from importlib import import_module
+from importlib.metadata import entry_points, version
 from importlib.util import find_spec
 from itertools import takewhile
 from pathlib import Path
@@ -433,16 +434,49 @@ def shared(factory: pytest.TempPathFactory, name: str, make_it: Callable[[Path],
     return found
 
 
-@pytest.fixture(scope="session")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """24 training and 6 validation images of 16x16 in 6 and 2 shards; 0.2 s a run."""
+def made_once(
+    name: str, write: Callable[[Path], object], *options: str, dataset: str = "imagenet"
+) -> Any:
+    """A fixture: a raw set that ``write`` has written, and what comes out with these options."""
 
     def make_it(path: Path) -> Made:
-        write_tiny_raw(path / "raw", classes=3, images=8, validation=6)
-        options = ("--num_shards", "train=6,validation=2", "--workers", "1")
-        return make(Raw(path / "raw", options), path / "out")
+        write(path / "raw")
+        return make(Raw(path / "raw", options, dataset), path / "out")
 
-    return shared(tmp_path_factory, "tiny", make_it)
+    @pytest.fixture(scope="session", name=name)
+    def fixture(tmp_path_factory: pytest.TempPathFactory) -> Made:
+        return shared(tmp_path_factory, name, make_it)
+
+    return fixture
+
+
+# 24 training and 6 validation images of 16x16 in 6 and 2 shards; 0.2 s a run.
+tiny = made_once(
+    "tiny",
+    lambda raw: write_tiny_raw(raw, classes=3, images=8, validation=6),
+    *("--num_shards", "train=6,validation=2", "--workers", "1"),
+)
+# A small made-up ChestX-ray14 as it is published, in 4 + 2 + 3 shards.
+radiographs = made_once(
+    "radiographs",
+    write_radiographs,
+    *("--num_shards", "train=4,validation=2,test=3", "--validation_fraction", "0.3"),
+    *("--workers", "1"),
+    dataset="chestxray14",
+)
+# 24 images in class folders, cut at random, in 3 + 2 shards.
+folders = made_once(
+    "folders",
+    write_folders,
+    *("--num_shards", "train=3,test=2", "--fractions", "train=0.7,test=0.3", "--workers", "1"),
+    dataset="folder",
+)
+# 32 + 8 photograph-like images in the original archives, with a CMYK JPEG and a PNG.
+photos = made_once(
+    "photos",
+    lambda raw: synthesize_imagenet(raw, classes=4, images_per_class=8, validation_images=8),
+    *("--num_shards", "train=5,validation=2"),
+)
 
 
 Shelf = Callable[..., Made]
@@ -470,44 +504,6 @@ def shelf(tiny: Made, tmp_path_factory: pytest.TempPathFactory) -> Shelf:
 
 
 @pytest.fixture(scope="session")
-def radiographs(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """A small made-up ChestX-ray14 as it is published, in 4 + 2 + 3 shards."""
-
-    def make_it(path: Path) -> Made:
-        write_radiographs(path / "raw")
-        shards = ("--num_shards", "train=4,validation=2,test=3")
-        options = (*shards, "--validation_fraction", "0.3", "--workers", "1")
-        return make(Raw(path / "raw", options, "chestxray14"), path / "out")
-
-    return shared(tmp_path_factory, "radiographs", make_it)
-
-
-@pytest.fixture(scope="session")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """24 images in class folders, cut at random, in 3 + 2 shards."""
-
-    def make_it(path: Path) -> Made:
-        write_folders(path / "raw")
-        shards = ("--num_shards", "train=3,test=2")
-        options = (*shards, "--fractions", "train=0.7,test=0.3", "--workers", "1")
-        return make(Raw(path / "raw", options, "folder"), path / "out")
-
-    return shared(tmp_path_factory, "folders", make_it)
-
-
-@pytest.fixture(scope="session")
-def photos(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """32 + 8 photograph-like images in the original archives, with a CMYK JPEG and a PNG."""
-
-    def make_it(path: Path) -> Made:
-        synthesize_imagenet(path / "raw", classes=4, images_per_class=8, validation_images=8)
-        options = ("--num_shards", "train=5,validation=2")
-        return make(Raw(path / "raw", options), path / "out")
-
-    return shared(tmp_path_factory, "photos", make_it)
-
-
-@pytest.fixture(scope="session")
 def spoilt(tmp_path_factory: pytest.TempPathFactory) -> Raw:
     """12 + 4 images in a tree, and 4 damaged ones."""
     few: Any = {"classes": 3, "images_per_class": 4, "validation_images": 4, "defects": True}
@@ -521,7 +517,7 @@ def spoilt(tmp_path_factory: pytest.TempPathFactory) -> Raw:
 
 @pytest.fixture(scope="session", autouse=True)
 def _packages_are_looked_up_once() -> Iterator[None]:
-    """Whose entry points there are is kept while no package comes or goes.
+    """Whose entry points and versions there are is kept while no package comes or goes.
 
     A small command takes a third of its time for that, among hundreds of packages.
     """
@@ -539,6 +535,7 @@ def _packages_are_looked_up_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("dataprep.cli.entry_points", keeping(entry_points))
         patch.setattr(plugins, "installed", keeping(plugins.installed))
+        patch.setattr(import_module("dataprep.images.prepare"), "version", keeping(version))
         yield
 
 

@@ -9,21 +9,17 @@ import pytest
 
 import dataprep
 from dataprep.training.records import Records
-from tests.conftest import Cli, Made, Raw, make, shared, write_tiny_raw
+from tests.conftest import Cli, Made, made_once, shared, write_tiny_raw
 
 READABLE = ["tfrecord", "hdf5", "lmdb", "recordio", "webdataset", "parquet"]
 
 
-@pytest.fixture(scope="session")
-def many(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """40 training images in 40 shards."""
-
-    def make_it(path: Path) -> Made:
-        write_tiny_raw(path / "raw", classes=4, images=10, validation=1)
-        options = ("--num_shards", "train=40,validation=1", "--workers", "1")
-        return make(Raw(path / "raw", options), path / "out")
-
-    return shared(tmp_path_factory, "many", make_it)
+# 40 training images in 40 shards.
+many = made_once(
+    "many",
+    lambda raw: write_tiny_raw(raw, classes=4, images=10, validation=1),
+    *("--num_shards", "train=40,validation=1", "--workers", "1"),
+)
 
 
 @pytest.fixture(scope="session", params=READABLE)
