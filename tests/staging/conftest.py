@@ -163,6 +163,9 @@ class Forks:
         return answer
 
 
+# So that nobody waits for seconds until it is said who for.
+TOLD_AT_ONCE = "import dataprep.staging.node_lock as it; it._FIRST_TELL_SECONDS = 0.0\n"
+
 # So that the order of what is copied is known.
 ONE_STREAM = "import dataprep.staging.copier as it; it.default_streams = lambda: 1\n"
 

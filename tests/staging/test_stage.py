@@ -11,7 +11,7 @@ import pytest
 
 import dataprep
 from dataprep.sealed.set import SealedSet
-from tests.conftest import Cli, Result
+from tests.conftest import Cli
 from tests.staging.conftest import AsNode
 from tests.staging.staged_sets import (
     PRIVATE,
@@ -21,22 +21,14 @@ from tests.staging.staged_sets import (
     flip,
     is_sealed,
     named,
-    partials,
     records_of,
     shards,
+    staged,
     times,
     write_plain,
 )
 
 pytestmark = pytest.mark.usefixtures("outside", "unflushed")
-
-
-def staged(cli: Cli, source: Path, to: Path, *more: object) -> Result:
-    result = cli("stage", source, "--to", to, *more)
-    assert result.code == 0, result
-    assert is_sealed(to)
-    assert partials(to) == []
-    return result
 
 
 def verified(cli: Cli, to: Path) -> None:
