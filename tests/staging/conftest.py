@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from dataprep.staging.directory import StageDirectory
 from tests.conftest import Result, shared
 from tests.faults.conftest import eventually, small_disk
 from tests.staging.staged_sets import Sets, arrived, make_sets, partials
@@ -298,6 +299,12 @@ def place(tmp_path: Path) -> Path:
     path = tmp_path / "target"
     path.mkdir(mode=0o700)
     return path
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Iterator[StageDirectory]:
+    with StageDirectory.make(tmp_path / "copy") as opened:
+        yield opened
 
 
 @pytest.fixture
