@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import fcntl
 import hashlib
 import io
 import os
+import pickle
 import random
 import shutil
 import signal
@@ -15,11 +17,12 @@ import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
-from importlib.metadata import entry_points
+from importlib import import_module
+from importlib.metadata import entry_points, version
 from importlib.util import find_spec
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import settings
@@ -31,6 +34,13 @@ from dataprep.cli import main
 from dataprep.synthesize.chestxray14 import synthesize_chestxray14
 from dataprep.synthesize.imagenet import synthesize_imagenet
 from dataprep_schemas import imagenet_classes
+
+_Thing = TypeVar("_Thing")
+
+# Tests start Python hundreds of times, and each of their processes reads some 250 of these modules:
+# what is compiled is kept, also where the shell says otherwise.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 DATAPREP = (sys.executable, "-m", "dataprep")
 # On this machine a set as small as those of tests is otherwise made before Beam would be imported.
@@ -406,13 +416,67 @@ def cli() -> Cli:
     return Cli()
 
 
-@pytest.fixture(scope="session")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """24 training and 6 validation images of 16x16 in 6 and 2 shards; 0.2 s a run."""
-    path = tmp_path_factory.mktemp("tiny")
-    write_tiny_raw(path / "raw", classes=3, images=8, validation=6)
-    options = ("--num_shards", "train=6,validation=2", "--workers", "1")
-    return make(Raw(path / "raw", options), path / "out")
+def shared(factory: pytest.TempPathFactory, name: str, make_it: Callable[[Path], _Thing]) -> _Thing:
+    """What ``make_it(directory)`` returned to the first of pytest-xdist's workers that asked.
+
+    No test changes what all of them read.
+    """
+    place = factory.getbasetemp()
+    place = place.parent if "PYTEST_XDIST_WORKER" in os.environ else place
+    kept = place / f"{name}.pickle"
+    with (place / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not kept.exists():
+            shutil.rmtree(place / name, ignore_errors=True)  # of a worker that failed
+            (place / name).mkdir()
+            kept.write_bytes(pickle.dumps(make_it(place / name)))
+    found: _Thing = pickle.loads(kept.read_bytes())
+    return found
+
+
+def made_once(
+    name: str, write: Callable[[Path], object], *options: str, dataset: str = "imagenet"
+) -> Any:
+    """A fixture: a raw set that ``write`` has written, and what comes out with these options."""
+
+    def make_it(path: Path) -> Made:
+        write(path / "raw")
+        return make(Raw(path / "raw", options, dataset), path / "out")
+
+    @pytest.fixture(scope="session", name=name)
+    def fixture(tmp_path_factory: pytest.TempPathFactory) -> Made:
+        return shared(tmp_path_factory, name, make_it)
+
+    return fixture
+
+
+# 24 training and 6 validation images of 16x16 in 6 and 2 shards; 0.2 s a run.
+tiny = made_once(
+    "tiny",
+    lambda raw: write_tiny_raw(raw, classes=3, images=8, validation=6),
+    *("--num_shards", "train=6,validation=2", "--workers", "1"),
+)
+# A small made-up ChestX-ray14 as it is published, in 4 + 2 + 3 shards.
+radiographs = made_once(
+    "radiographs",
+    write_radiographs,
+    *("--num_shards", "train=4,validation=2,test=3", "--validation_fraction", "0.3"),
+    *("--workers", "1"),
+    dataset="chestxray14",
+)
+# 24 images in class folders, cut at random, in 3 + 2 shards.
+folders = made_once(
+    "folders",
+    write_folders,
+    *("--num_shards", "train=3,test=2", "--fractions", "train=0.7,test=0.3", "--workers", "1"),
+    dataset="folder",
+)
+# 32 + 8 photograph-like images in the original archives, with a CMYK JPEG and a PNG.
+photos = made_once(
+    "photos",
+    lambda raw: synthesize_imagenet(raw, classes=4, images_per_class=8, validation_images=8),
+    *("--num_shards", "train=5,validation=2"),
+)
 
 
 Shelf = Callable[..., Made]
@@ -440,52 +504,20 @@ def shelf(tiny: Made, tmp_path_factory: pytest.TempPathFactory) -> Shelf:
 
 
 @pytest.fixture(scope="session")
-def radiographs(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """A small made-up ChestX-ray14 as it is published, in 4 + 2 + 3 shards."""
-    path = tmp_path_factory.mktemp("radiographs")
-    write_radiographs(path / "raw")
-    shards = ("--num_shards", "train=4,validation=2,test=3")
-    options = (*shards, "--validation_fraction", "0.3", "--workers", "1")
-    return make(Raw(path / "raw", options, "chestxray14"), path / "out")
-
-
-@pytest.fixture(scope="session")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """24 images in class folders, cut at random, in 3 + 2 shards."""
-    path = tmp_path_factory.mktemp("folders")
-    write_folders(path / "raw")
-    shards = ("--num_shards", "train=3,test=2")
-    options = (*shards, "--fractions", "train=0.7,test=0.3", "--workers", "1")
-    return make(Raw(path / "raw", options, "folder"), path / "out")
-
-
-@pytest.fixture(scope="session")
-def photos(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """32 + 8 photograph-like images in the original archives, with a CMYK JPEG and a PNG."""
-    path = tmp_path_factory.mktemp("photos")
-    synthesize_imagenet(path / "raw", classes=4, images_per_class=8, validation_images=8)
-    options = ("--num_shards", "train=5,validation=2")
-    return make(Raw(path / "raw", options), path / "out")
-
-
-@pytest.fixture(scope="session")
 def spoilt(tmp_path_factory: pytest.TempPathFactory) -> Raw:
     """12 + 4 images in a tree, and 4 damaged ones."""
-    path = tmp_path_factory.mktemp("spoilt")
-    synthesize_imagenet(
-        path / "raw",
-        classes=3,
-        images_per_class=4,
-        validation_images=4,
-        defects=True,
-        layout="tree",
-    )
-    return Raw(path / "raw", ("--num_shards", "train=3,validation=1", "--workers", "2"))
+    few: Any = {"classes": 3, "images_per_class": 4, "validation_images": 4, "defects": True}
+
+    def make_it(path: Path) -> Raw:
+        synthesize_imagenet(path / "raw", layout="tree", **few)
+        return Raw(path / "raw", ("--num_shards", "train=3,validation=1", "--workers", "2"))
+
+    return shared(tmp_path_factory, "spoilt", make_it)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _packages_are_looked_up_once() -> Iterator[None]:
-    """Whose entry points there are is kept while no package comes or goes.
+    """Whose entry points and versions there are is kept while no package comes or goes.
 
     A small command takes a third of its time for that, among hundreds of packages.
     """
@@ -503,6 +535,7 @@ def _packages_are_looked_up_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("dataprep.cli.entry_points", keeping(entry_points))
         patch.setattr(plugins, "installed", keeping(plugins.installed))
+        patch.setattr(import_module("dataprep.images.prepare"), "version", keeping(version))
         yield
 
 

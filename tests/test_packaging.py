@@ -57,64 +57,12 @@ def test_preparing_never_imports_tensorflow() -> None:
 
 # Of GitHub's Python.gitignore, the patterns that could name a module or a folder of one.
 IGNORED = """
-__pycache__/
-*.py[codz]
-*$py.class
-*.so
-.Python
-build/
-develop-eggs/
-dist/
-downloads/
-eggs/
-.eggs/
-lib/
-lib64/
-parts/
-sdist/
-var/
-wheels/
-share/python-wheels/
-*.egg-info/
-.installed.cfg
-*.egg
-MANIFEST
-*.manifest
-*.spec
-pip-log.txt
-htmlcov/
-.tox/
-.nox/
-.cache
-*.cover
-*.py.cover
-.hypothesis/
-cover/
-*.mo
-*.pot
-*.log
-local_settings.py
-db.sqlite3
-instance/
-.webassets-cache
-.scrapy
-docs/_build/
-.pybuilder/
-target/
-profile_default/
-ipython_config.py
-__pypackages__/
-celerybeat-schedule
-.env
-.envrc
-.venv
-env/
-venv/
-ENV/
-env.bak/
-venv.bak/
-/site
-.mypy_cache/
+__pycache__/ *.py[codz] *$py.class *.so .Python build/ develop-eggs/ dist/ downloads/ eggs/
+.eggs/ lib/ lib64/ parts/ sdist/ var/ wheels/ share/python-wheels/ *.egg-info/ .installed.cfg
+*.egg MANIFEST *.manifest *.spec pip-log.txt htmlcov/ .tox/ .nox/ .cache *.cover *.py.cover
+.hypothesis/ cover/ *.mo *.pot *.log local_settings.py db.sqlite3 instance/ .webassets-cache
+.scrapy docs/_build/ .pybuilder/ target/ profile_default/ ipython_config.py __pypackages__/
+celerybeat-schedule .env .envrc .venv env/ venv/ ENV/ env.bak/ venv.bak/ /site .mypy_cache/
 cython_debug/
 """
 
@@ -126,7 +74,7 @@ def test_a_wheel_is_whole_whatever_the_checkout_ignores(tmp_path: Path) -> None:
     run = partial(subprocess.run, check=True, capture_output=True, text=True)
     run(["git", "clone", "--quiet", str(root), str(clone)])
     with (clone / ".gitignore").open("a", encoding="utf-8") as file:
-        file.write(IGNORED)
+        file.write("\n".join(IGNORED.split()))
     run([sys.executable, "-m", "hatchling", "build", "-d", str(tmp_path)], cwd=clone)
     roots = ("dataprep", "pipelines/dataprep_pipelines", "schemas/dataprep_schemas")
     tree = {*run(["git", "ls-files", *roots], cwd=clone).stdout.split()}

@@ -23,8 +23,12 @@ from tests.golden.__main__ import PLACE, make, write_folders
 
 SETS = sorted(path.parent for path in PLACE.glob("*/*/manifest.json"))
 NAMES = [path.relative_to(PLACE).as_posix() for path in SETS]
+# One of one generation and one of two every day.
 APPENDED = [
-    name for name in NAMES if name.endswith(("/tfrecord", "/webdataset", "-appended", "/compacted"))
+    pytest.param(name, marks=[] if every_day else pytest.mark.thorough)
+    for name in NAMES
+    if name.endswith(("/tfrecord", "/webdataset", "-appended", "/compacted"))
+    for every_day in [name.endswith(("/tfrecord", "/webdataset-appended"))]
 ]
 
 
@@ -57,8 +61,10 @@ def test_it_opens(golden: Path) -> None:
                     assert field.rules.same(example.fields.get(field.name), row[field.name])
 
 
-def test_it_verifies(cli: Cli, golden: Path) -> None:
-    result = cli("verify", golden, "--level", "decode")  # which is records, and more
+# Every day `test_it_opens` reads and decodes all there is.
+@pytest.mark.parametrize("level", ["hash", pytest.param("decode", marks=pytest.mark.thorough)])
+def test_it_verifies(cli: Cli, golden: Path, level: str) -> None:
+    result = cli("verify", golden, "--level", level)
     assert result.code == 0, result
     assert cli("inspect", golden).code == 0
 

@@ -3,13 +3,14 @@
 import io
 import shutil
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
 from dataprep.synthesize.imagenet import photograph
-from tests.conftest import Cli
+from tests.conftest import Cli, shared
 
 HOSTILE = "<script>alert('x')<\u2215script> & \"co\""
 
@@ -20,6 +21,7 @@ def jpeg(image: Image.Image, quality: int = 90) -> bytes:
     return buffer.getvalue()
 
 
+@cache
 def photo(seed: int) -> Image.Image:
     """A made-up photograph that no other resembles, of half the usual size."""
     return Image.fromarray(photograph(seed)).reduce(2)
@@ -33,7 +35,15 @@ class Planted:
 
 @pytest.fixture(scope="session")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> Planted:
-    raw = tmp_path_factory.mktemp("planted") / "raw"
+    """Each worker's own copy, beside which reports and cards are written."""
+    raw, made = shared(tmp_path_factory, "planted", _plant)
+    out = tmp_path_factory.mktemp("planted") / "out"
+    shutil.copytree(made, out)
+    return Planted(raw, out)
+
+
+def _plant(place: Path) -> tuple[Path, Path]:
+    raw, out = place / "raw", place / "out"
     for number in range(36):
         split = "val" if number // 3 % 6 == 5 else "train"
         place = raw / split / f"c{number % 3}"
@@ -54,7 +64,6 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Planted:
     (raw / "train/c1/read.me").write_text("no image")
     (raw / "train" / HOSTILE).mkdir()
     (raw / "train" / HOSTILE / "a&b.jpg").write_bytes(jpeg(photo(92)))
-    out = raw.parent / "out"
     result = Cli()("folder", "--raw", raw, "--out", out, "--max_bad", 1)
     assert result.code == 0, result
-    return Planted(raw, out)
+    return raw, out

@@ -50,17 +50,15 @@ def test_pictures_are_drawn_where_the_terminal_can(planted: Planted) -> None:
     assert "<script>alert(" in printed
 
 
-def test_coloured_characters_are_drawn_elsewhere(planted: Planted) -> None:
-    printed = on_terminal("preview", planted.out, "--split", "validation", "--images", 3)
-    assert "\x1bP" not in printed
-    assert len(set(re.findall(r"38;2;\d+;\d+;\d+", printed))) > 50
-
-
-def test_the_same_seed_is_the_same_pictures(planted: Planted) -> None:
-    some, same, others = (
-        on_terminal("preview", planted.out, "--images", 4, "--seed", seed).partition("\x1b\\")[2]
-        for seed in (1, 1, 2)  # behind the question to the terminal, which has a random number
-    )
+def test_coloured_characters_are_drawn_elsewhere_the_same_for_the_same_seed(
+    planted: Planted,
+) -> None:
+    words = ("preview", planted.out, "--split", "validation", "--images", 3, "--seed")
+    printed = [on_terminal(*words, seed) for seed in (1, 1, 2)]
+    assert "\x1bP" not in printed[0]
+    assert len(set(re.findall(r"38;2;\d+;\d+;\d+", printed[0]))) > 50
+    # Behind the question to the terminal, which has a random number.
+    some, same, others = (text.partition("\x1b\\")[2] for text in printed)
     assert some
     assert some == same != others
 

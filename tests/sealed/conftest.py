@@ -9,35 +9,34 @@ import pytest
 
 import dataprep
 from dataprep.training.records import Records
-from tests.conftest import Cli, Made, Raw, make, write_tiny_raw
+from tests.conftest import Cli, Made, made_once, shared, write_tiny_raw
 
 READABLE = ["tfrecord", "hdf5", "lmdb", "recordio", "webdataset", "parquet"]
 
 
-@pytest.fixture(scope="session")
-def many(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """40 training images in 40 shards."""
-    path = tmp_path_factory.mktemp("many")
-    write_tiny_raw(path / "raw", classes=4, images=10, validation=1)
-    options = ("--num_shards", "train=40,validation=1", "--workers", "1")
-    return make(Raw(path / "raw", options), path / "out")
-
-
-@pytest.fixture(
-    scope="session",
-    params=READABLE,
+# 40 training images in 40 shards.
+many = made_once(
+    "many",
+    lambda raw: write_tiny_raw(raw, classes=4, images=10, validation=1),
+    *("--num_shards", "train=40,validation=1", "--workers", "1"),
 )
+
+
+@pytest.fixture(scope="session", params=READABLE)
 def out(
     request: pytest.FixtureRequest, cli: Cli, tiny: Made, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     """24 examples in 6 shards, in every format that stores image files."""
     if request.param == "tfrecord":
         return tiny.out
-    out: Path = tmp_path_factory.mktemp("converted") / request.param
-    words = ("convert", tiny.out, "--to", out, "--sink", request.param)
-    done = cli(*words, "--num_shards", "train=6,validation=2", "--workers", "1")
-    assert done.code == 0, done
-    return out
+
+    def convert(place: Path) -> Path:
+        words = ("convert", tiny.out, "--to", place / "out", "--sink", request.param)
+        done = cli(*words, "--num_shards", "train=6,validation=2", "--workers", "1")
+        assert done.code == 0, done
+        return place / "out"
+
+    return shared(tmp_path_factory, f"converted-{request.param}", convert)
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from dataprep.errors import DatasetError, UsageError
 from dataprep.staging.plan import Share
 from dataprep.training.records import Records
 from tests.conftest import Made, rows_of
+from tests.sealed.conftest import READABLE
 from tests.sealed.test_part import staged
 
 WHERE = "labels[1] <> (select min(label) from (select labels[1] as label from records))"
@@ -24,6 +25,13 @@ def keys(records: Records) -> list[str]:
     return [example.key for example in records]
 
 
+# Of the others every day, `test_records`: what is chosen are numbers of records.
+@pytest.mark.parametrize(
+    "out",
+    [name if name == "parquet" else pytest.param(name, marks=pytest.mark.thorough)
+     for name in READABLE],
+    indirect=True,
+)  # fmt: skip
 def test_what_is_chosen_is_read_like_all_of_it(out: Path) -> None:
     """In every format."""
     everything = list(dataprep.open(out))

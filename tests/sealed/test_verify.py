@@ -37,8 +37,7 @@ def out(tiny: Made, tmp_path: Path) -> Path:
     return tiny.copy(tmp_path / "out")
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize(("workers", "level"), [*((1, level) for level in LEVELS), (3, "decode")])
 def test_a_whole_set_is_good_at_every_level(
     cli: Cli, photos: Made, level: str, workers: int
 ) -> None:
@@ -139,7 +138,13 @@ def test_a_table_that_says_something_else_is_found_at_level_records(
 
 
 @pytest.mark.parametrize("what", ["synsets", "names"])
-@pytest.mark.parametrize("name", ["tfrecord", "webdataset", "hdf5", "hdf5-arrays", "hdf5-caffe"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("tfrecord", "webdataset", "hdf5"),
+        *(pytest.param(name, marks=pytest.mark.thorough) for name in ("hdf5-arrays", "hdf5-caffe")),
+    ],
+)
 def test_a_manifest_of_other_classes_is_found_where_the_format_stores_them(
     cli: Cli, shelf: Shelf, tmp_path: Path, name: str, what: str
 ) -> None:
@@ -170,6 +175,7 @@ def hanging(shelf: Shelf, tmp_path: Path) -> Path:
     return out
 
 
+@pytest.mark.thorough  # every day: tests/sinks/test_subprocess_reader.py
 def test_a_file_that_its_library_cannot_end_reading_is_named(
     cli: Cli, hanging: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

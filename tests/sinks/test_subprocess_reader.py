@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,11 @@ from dataprep.sinks.subprocess_reader import in_child
 
 def test_what_is_printed_there_is_no_answer() -> None:
     assert [*in_child(Path("file"), map, os.system, ["echo printed"] * 2)] == [0, 0]
+
+
+def test_what_does_not_answer_is_named() -> None:
+    with pytest.raises(SinkError, match=r"^file: the process that read it did not answer for 1 s"):
+        [*in_child(Path("file"), map, time.sleep, [600], seconds=0.7)]
 
 
 def test_its_memory_may_be_bounded() -> None:

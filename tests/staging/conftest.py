@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import Result
+from dataprep.staging.directory import StageDirectory
+from tests.conftest import Result, shared
 from tests.faults.conftest import eventually, small_disk
 from tests.staging.staged_sets import Sets, arrived, make_sets, partials
 
@@ -163,6 +164,9 @@ class Forks:
         return answer
 
 
+# So that nobody waits for seconds until it is said who for.
+TOLD_AT_ONCE = "import dataprep.staging.node_lock as it; it._FIRST_TELL_SECONDS = 0.0\n"
+
 # So that the order of what is copied is known.
 ONE_STREAM = "import dataprep.staging.copier as it; it.default_streams = lambda: 1\n"
 
@@ -274,7 +278,7 @@ def unflushed(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def sets(tmp_path_factory: pytest.TempPathFactory) -> Sets:
     """A data set in 7 + 3 shards, twice."""
-    return make_sets(tmp_path_factory.mktemp("sets"))
+    return shared(tmp_path_factory, "sets", make_sets)
 
 
 @pytest.fixture(scope="session")
@@ -295,6 +299,12 @@ def place(tmp_path: Path) -> Path:
     path = tmp_path / "target"
     path.mkdir(mode=0o700)
     return path
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Iterator[StageDirectory]:
+    with StageDirectory.make(tmp_path / "copy") as opened:
+        yield opened
 
 
 @pytest.fixture

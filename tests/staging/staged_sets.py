@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dataprep.staging.copying import Progress
-from tests.conftest import Made, Raw, Result, hashes, make, write_tiny_raw
+from tests.conftest import Cli, Made, Raw, Result, hashes, make, write_tiny_raw
 
 PRIVATE = ".dataprep-stage"
 SHARDS = {"train": 7, "validation": 3}
@@ -121,6 +121,15 @@ class Counting(Progress):
             self.done += count
         self._on_advance(count)
         super().advance(count)
+
+
+def staged(cli: Cli, source: Path, to: Path, *more: object) -> Result:
+    """A call that makes a whole copy."""
+    result = cli("stage", source, "--to", to, *more)
+    assert result.code == 0, result
+    assert is_sealed(to)
+    assert partials(to) == []
+    return result
 
 
 def refused(result: Result, *words: object, code: int = 1) -> str:

@@ -167,7 +167,7 @@ _NAMES = st.sampled_from(["a", "b", "c"])
 _PATHS = st.lists(_NAMES, min_size=1, max_size=3).map("/".join)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(staged=st.sets(_PATHS, max_size=5), theirs=st.sets(_PATHS, max_size=5))
 def test_whatever_is_mixed_with_whatever_only_the_staged_goes(
     tmp_path: Path, staged: set[str], theirs: set[str]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -19,12 +18,6 @@ from dataprep_schemas.state import Sentinel
 
 REQUEST = StageRequest(Path("/data/set"))
 RANK = Placement("n0", 0, 1, 0, "slurm-1", "slurm-1.0", None, "Slurm")
-
-
-@pytest.fixture
-def directory(tmp_path: Path) -> Iterator[StageDirectory]:
-    with StageDirectory.make(tmp_path / "copy") as opened:
-        yield opened
 
 
 def works(

@@ -109,8 +109,9 @@ def test_a_free_lock_is_taken_and_given_back(directory: StageDirectory) -> None:
 
 
 def test_the_lock_of_a_killed_holder_is_free_even_if_its_child_lives_on(
-    target: Path, directory: StageDirectory
+    target: Path, directory: StageDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(module, "_FIRST_TELL_SECONDS", 0.0)
     lines: list[str] = []
     with start(_HOLDER, target, "child") as holder:
         assert holder.stdout is not None

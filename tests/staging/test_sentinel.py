@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,12 +21,6 @@ from dataprep.staging.sentinel import (
     remove_lease,
 )
 from dataprep_schemas.state import CopiedFile, Sentinel
-
-
-@pytest.fixture
-def directory(tmp_path: Path) -> Iterator[StageDirectory]:
-    with StageDirectory.make(tmp_path / "copy") as opened:
-        yield opened
 
 
 def copied(directory: StageDirectory, path: str, data: bytes = b"data") -> CopiedFile:

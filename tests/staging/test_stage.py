@@ -11,7 +11,7 @@ import pytest
 
 import dataprep
 from dataprep.sealed.set import SealedSet
-from tests.conftest import Cli, Result
+from tests.conftest import Cli
 from tests.staging.conftest import AsNode
 from tests.staging.staged_sets import (
     PRIVATE,
@@ -21,22 +21,14 @@ from tests.staging.staged_sets import (
     flip,
     is_sealed,
     named,
-    partials,
     records_of,
     shards,
+    staged,
     times,
     write_plain,
 )
 
 pytestmark = pytest.mark.usefixtures("outside", "unflushed")
-
-
-def staged(cli: Cli, source: Path, to: Path, *more: object) -> Result:
-    result = cli("stage", source, "--to", to, *more)
-    assert result.code == 0, result
-    assert is_sealed(to)
-    assert partials(to) == []
-    return result
 
 
 def verified(cli: Cli, to: Path) -> None:
@@ -71,29 +63,25 @@ def test_a_whole_copy_is_byte_identical_verified_and_private(
     assert lines[-1].endswith("/s")
 
 
-def test_a_second_call_reads_no_shard_of_the_source(cli: Cli, mine: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("is_marked", "verify"), [(True, "copy"), (False, "copy"), (False, "none")]
+)
+def test_a_second_call_proves_what_is_there_and_reads_no_shard_of_the_source(
+    cli: Cli, mine: Path, tmp_path: Path, *, is_marked: bool, verify: str
+) -> None:
+    """Also without its sentinel."""
     to = tmp_path / "to"
     staged(cli, mine, to)
     before = times(to)
+    if not is_marked:
+        (to / PRIVATE / "complete.json").unlink()
+        del before["manifest.json"]  # which is written rather than copied
     for path in (*shards(mine), *shards(mine, "validation")):
         path.unlink()
-    result = staged(cli, mine, to)
+    result = staged(cli, mine, to, "--verify", verify)
     assert result.out.splitlines()[-1].startswith("nothing to copy: ")
     assert "there already" in result.out
-    assert times(to) == before
-
-
-@pytest.mark.parametrize("verify", ["copy", "none"])
-def test_without_its_sentinel_what_is_there_is_proven_and_not_copied(
-    cli: Cli, mine: Path, tmp_path: Path, verify: str
-) -> None:
-    to = tmp_path / "to"
-    staged(cli, mine, to)
-    (to / PRIVATE / "complete.json").unlink()
-    for path in shards(mine):
-        path.unlink()
-    result = staged(cli, mine, to, "--verify", verify)
-    assert result.out.splitlines()[-1].startswith("nothing to copy")
+    assert before.items() <= times(to).items()
 
 
 def test_a_split_comes_alone_and_another_one_does_not_take_its_place(

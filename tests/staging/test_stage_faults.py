@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import Cli, Result
+from tests.conftest import Cli
 from tests.staging.conftest import ONE_STREAM, Forks, Midway, eventually
 from tests.staging.staged_sets import (
     arrived,
@@ -19,6 +19,7 @@ from tests.staging.staged_sets import (
     partials,
     refused,
     shards,
+    staged,
     times,
     write_plain,
 )
@@ -30,15 +31,6 @@ LYING = (
     "import dataprep.staging.copier as copier; from dataprep.system.filesystems import Space;"
     "copier.space_of = lambda place: Space(1 << 40, 4096)"
 )
-
-
-def mended(cli: Cli, source: Path, to: Path, *more: object) -> Result:
-    """The next call makes it whole."""
-    result = cli("stage", source, "--to", to, *more)
-    assert result.code == 0, result
-    assert is_sealed(to)
-    assert partials(to) == []
-    return result
 
 
 def midway(forks: Forks, source: Path, to: Path) -> Midway:
@@ -61,7 +53,7 @@ def test_a_copier_that_is_killed_midway_leaves_no_sentinel_and_its_shards_are_us
     before = times(to)
     for path in finished:
         assert arrived(to)[f"train/{path.name}"] == named(source)[f"train/{path.name}"]
-    result = mended(cli, source, to)
+    result = staged(cli, source, to)
     assert "there already" in result.out
     assert arrived(to) == named(source)
     for path in finished:
@@ -81,7 +73,7 @@ def test_a_signal_stops_a_copier_that_clears_up(
     assert not is_sealed(to)
     assert partials(to) == []
     assert arrived(to).items() < named(source).items()
-    assert "there already" in mended(cli, source, to).out
+    assert "there already" in staged(cli, source, to).out
 
 
 # --- the source ---
@@ -154,10 +146,10 @@ def test_too_little_room_is_seen_before_the_first_byte(
     assert "--split" in error
     assert arrived(to) == {}
     small_disk("8m")
-    mended(cli, source, to)
+    staged(cli, source, to)
     # What is there already needs no room.
     (to.parent / "filler").write_bytes(bytes(os.statvfs(to).f_bavail * 4096 - 65536))
-    mended(cli, source, to)
+    staged(cli, source, to)
 
 
 def test_a_disk_that_fills_up_meanwhile_keeps_what_is_whole(
@@ -174,7 +166,7 @@ def test_a_disk_that_fills_up_meanwhile_keeps_what_is_whole(
     assert kept
     assert kept.items() < named(source).items()
     filler.unlink()
-    assert "there already" in mended(cli, source, to).out
+    assert "there already" in staged(cli, source, to).out
 
 
 @pytest.mark.parametrize("instead", ["nothing", "a link"])

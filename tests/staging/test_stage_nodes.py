@@ -10,7 +10,15 @@ import pytest
 
 from dataprep.staging.directory import PRIVATE
 from tests.conftest import Result
-from tests.staging.conftest import ONE_STREAM, Call, Forks, Midway, eventually, free_port
+from tests.staging.conftest import (
+    ONE_STREAM,
+    TOLD_AT_ONCE,
+    Call,
+    Forks,
+    Midway,
+    eventually,
+    free_port,
+)
 from tests.staging.staged_sets import arrived, flip, is_sealed, named, partials, shards
 
 pytestmark = pytest.mark.usefixtures("outside", "unflushed")
@@ -165,7 +173,8 @@ def slurm(local_rank: int, step: int = 0) -> dict[str, str]:
 
 
 def ranks(forks: Forks, source: Path, to: Path, numbers: Sequence[int]) -> list[Call]:
-    return [forks.start("stage", source, "--to", to, environment=slurm(at)) for at in numbers]
+    words = ("stage", source, "--to", to)
+    return [forks.start(*words, environment=slurm(at), patch=TOLD_AT_ONCE) for at in numbers]
 
 
 def waits(call: Call) -> bool:

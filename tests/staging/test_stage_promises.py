@@ -22,6 +22,7 @@ from tests.staging.staged_sets import (
     named,
     refused,
     shards,
+    staged,
 )
 
 pytestmark = pytest.mark.usefixtures("outside", "unflushed")
@@ -49,13 +50,6 @@ copier.node_lock = node_lock
 """
 _READING_WAITS = _LOCKING_WAITS.replace("copier.node_lock = node_lock", "Bandwidth.take = take")
 _OTHER_BYTES = "import dataprep.staging.copier as it; it._content = lambda landed: 64 * '0'"
-
-
-def staged(cli: Cli, source: Path, to: Path, *more: object) -> str:
-    result = cli("stage", source, "--to", to, *more)
-    assert result.code == 0, result
-    assert is_sealed(to)
-    return result.out
 
 
 def killed_midway(forks: Forks, source: Path, to: Path, files: int) -> None:
@@ -254,12 +248,12 @@ def test_files_of_a_plain_directory_that_have_landed_are_not_copied_again(
     killed_midway(forks, plain, to, 2)
     landed = {name: inode for name, inode in inodes(to).items() if not name.startswith(".")}
     assert len(landed) == 2
-    assert "in 3 files copied" in staged(cli, plain, to)
+    assert "in 3 files copied" in staged(cli, plain, to).out
     assert landed.items() < inodes(to).items()
     for touched in (to / "b", plain / "d"):
         before = inodes(to)
         flip(touched)
-        assert "in 1 file copied" in staged(cli, plain, to)
+        assert "in 1 file copied" in staged(cli, plain, to).out
         assert arrived(to) == arrived(plain)
         assert {name for name, _ in inodes(to).items() ^ before.items()} == {touched.name}
 
@@ -272,7 +266,7 @@ def test_a_file_may_become_a_directory(cli: Cli, tmp_path: Path) -> None:
     write_files(plain / "x", a=20)
     staged(cli, plain, to)
     assert arrived(to) == arrived(plain)
-    assert "nothing to copy" in staged(cli, plain, to)
+    assert "nothing to copy" in staged(cli, plain, to).out
 
 
 def empty(path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Cli, Result
-from tests.staging.conftest import Forks, Midway, eventually
+from tests.staging.conftest import TOLD_AT_ONCE, Forks, Midway, eventually
 from tests.staging.staged_sets import PRIVATE, arrived, named, refused, shards
 
 pytestmark = pytest.mark.usefixtures("outside", "unflushed")
@@ -147,7 +147,7 @@ def test_a_job_waits_while_another_one_copies_into_the_same_place(
     to, more = tmp_path / "to", ("--shared",) * shared
     first = Midway(forks, "stage", source, *more, to=to, environment={"SLURM_JOB_ID": "1"})
     words = ("stage", source, "--to", to, *more)
-    second = forks.start(*words, environment={"SLURM_JOB_ID": "2"})
+    second = forks.start(*words, environment={"SLURM_JOB_ID": "2"}, patch=TOLD_AT_ONCE)
     eventually(lambda: f"waiting for process {first.call.pid}" in second.said())
     assert first.go_on().code == 0
     result = second.done()

@@ -12,7 +12,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dataprep.errors import SinkError
@@ -89,7 +89,6 @@ def reference(
 
 
 @given(images(), st.sampled_from(SHUFFLES), st.randoms(use_true_random=False))
-@settings(max_examples=60, deadline=None)
 def test_it_is_what_is_documented_and_even_however_images_were_found(
     found_images: tuple[list[str], list[int], int], shuffle: Shuffle, generator: random.Random
 ) -> None:

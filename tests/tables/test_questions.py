@@ -160,54 +160,43 @@ def test_an_answer_has_a_bound(
         ask({"records": table}, "from range(200000)")
 
 
-@pytest.mark.parametrize("attack", ATTACKS)
-def test_a_condition_is_one_and_reaches_nothing(
-    table: tuple[Path, RecordsFile], tmp_path: Path, attack: str
-) -> None:
-    given = table[0] / "records.parquet"
-    before = given.read_bytes()
-    places = {"given": given, "other": tmp_path / "other", "new": tmp_path / "new"}
-    places["other"].write_text(f"{MARK}\n")
-    with pytest.raises(UsageError) as raised:
-        chosen(*table, range(50, 250), where=attack.format(**places))
-    assert MARK not in str(raised.value)
-    assert str(raised.value).isprintable()
-    assert [*tmp_path.iterdir()] == [places["other"]]
-    assert given.read_bytes() == before
+# None of these only selects.
+OTHER_STATEMENTS = (
+    *("", "-- nothing", "select 1; select 2", "drop view records", "create table a (b int)"),
+    *("set threads = 1", "pragma database_list", "explain select 1", "call pragma_version()"),
+    *("copy records to '{new}'", "attach '{new}'", "install httpfs", "load httpfs"),
+    *(
+        "insert into records values (1)",
+        "delete from records",
+        "begin",
+        "select 1; drop view a",
+    ),
+    *("from read_text('{other}')", "from read_csv('{other}')", "from '{other}'"),
+    *("select * frm records", "from nothing", "select nope(1)", "select 'a'::int"),
+    "with a as (from read_parquet('{other}')) from a",
+    "with a as (copy (select 1) to '{given}' (use_tmp_file false)) from a",
+    "with a as materialized (copy (select 1) to '{given}' (use_tmp_file false)) from a",
+    "from (with a as (copy (select 1) to '{given}' (use_tmp_file false)) from a)",
+    "from query('with a as (copy (select 1) to ''{given}'' (use_tmp_file 0)) from a')",
+    "with a as (insert into records values (1) returning *) from a",
+    "from enable_logging(storage='file', storage_path='{given}')",
+)
 
 
 @pytest.mark.parametrize(
-    "query",
-    [
-        *("", "-- nothing", "select 1; select 2", "drop view records", "create table a (b int)"),
-        *("set threads = 1", "pragma database_list", "explain select 1", "call pragma_version()"),
-        *("copy records to '{new}'", "attach '{new}'", "install httpfs", "load httpfs"),
-        *(
-            "insert into records values (1)",
-            "delete from records",
-            "begin",
-            "select 1; drop view a",
-        ),
-        *("from read_text('{other}')", "from read_csv('{other}')", "from '{other}'"),
-        *("select * frm records", "from nothing", "select nope(1)", "select 'a'::int"),
-        "with a as (from read_parquet('{other}')) from a",
-        "with a as (copy (select 1) to '{given}' (use_tmp_file false)) from a",
-        "with a as materialized (copy (select 1) to '{given}' (use_tmp_file false)) from a",
-        "from (with a as (copy (select 1) to '{given}' (use_tmp_file false)) from a)",
-        "from query('with a as (copy (select 1) to ''{given}'' (use_tmp_file 0)) from a')",
-        "with a as (insert into records values (1) returning *) from a",
-        "from enable_logging(storage='file', storage_path='{given}')",
-    ],
+    ("text", "is_condition"),
+    [*((text, True) for text in ATTACKS), *((text, False) for text in OTHER_STATEMENTS)],
 )
-def test_a_question_only_selects_and_reaches_nothing(
-    table: tuple[Path, RecordsFile], tmp_path: Path, query: str
+def test_a_condition_is_one_and_a_question_selects_and_both_reach_nothing(
+    table: tuple[Path, RecordsFile], tmp_path: Path, text: str, *, is_condition: bool
 ) -> None:
     given = table[0] / "records.parquet"
     before = given.read_bytes()
     places = {"given": given, "other": tmp_path / "other", "new": tmp_path / "new"}
     places["other"].write_text(f"{MARK}\n")
+    text = text.format(**places)
     with pytest.raises(UsageError) as raised:
-        ask({"records": table}, query.format(**places))
+        chosen(*table, range(250), where=text) if is_condition else ask({"records": table}, text)
     assert MARK not in str(raised.value)
     assert str(raised.value).isprintable()
     assert [*tmp_path.iterdir()] == [places["other"]]

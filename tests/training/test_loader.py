@@ -43,7 +43,7 @@ def test_of_every_format_a_batch_is_what_single_examples_are(shelf: Shelf, name:
 
 
 def test_threads_and_ranks_change_nothing(photos: Made) -> None:
-    records = dataprep.open(photos.out)
+    records = dataprep.open(photos.out)[:16]
     look = {"size": 40, "crop": "random", "flip": True, "seed": 9}
 
     def by_position(**options: Any) -> dict[int, bytes]:
@@ -54,7 +54,7 @@ def test_threads_and_ranks_change_nothing(photos: Made) -> None:
         return found
 
     alone = by_position(threads=1, prefetch=1)
-    assert sorted(alone) == list(range(32))
+    assert sorted(alone) == list(range(16))
     ranks = [by_position(rank=rank, world_size=3, threads=3) for rank in range(3)]
     together = {place: image for one in ranks for place, image in one.items()}
     assert {place: together[place] for place in alone} == alone
