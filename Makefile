@@ -104,7 +104,7 @@ test-example:
 	examples/dataprep-pets/run_tests.sh $(PYTHON) $(VENV)-mds
 	examples/dataprep-lmdb-torch/run_tests.sh $(PYTHON) $(VENV)-mds
 
-# Builds the image and runs it, as root, with buildah and debootstrap; docs/containers.md.
+# Builds the image and runs it, as root, with buildah and debootstrap; docs/installing.md.
 test-container: setup
 	$(BIN)/python -m pytest -m container -s tests/containers
 

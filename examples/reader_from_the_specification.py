@@ -1,10 +1,10 @@
-"""Read a finished data set by docs/format.md: ``python reader_from_the_specification.py OUT``.
+"""Read a finished data set by docs/on-disk.md: ``python reader_from_the_specification.py OUT``.
 
 No dataprep: Python's standard library and pyarrow. It checks the manifest's hash, the size and the
 hash of every file, and compares each record of tfrecord, recordio, webdataset and parquet with its
 row of records.parquet; of the other formats, which take a library each, the files and the rows.
 """
-# ruff: noqa: D103, T201 - docs/format.md says what each is
+# ruff: noqa: D103, T201 - docs/on-disk.md says what each is
 
 import hashlib
 import json
@@ -27,7 +27,7 @@ OWN_HASH = re.compile(rb',\n "sha256": "[0-9a-f]{64}"(?=\n})|\n "sha256": "[0-9a
 
 def expect(holds: bool, otherwise: str) -> None:
     if not holds:
-        sys.exit(f"not as docs/format.md says: {otherwise}")
+        sys.exit(f"not as docs/on-disk.md says: {otherwise}")
 
 
 def read_document(path: Path, form: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The parts of docs/format.md that are made from the types and the formats."""
+"""The parts of docs/on-disk.md that are made from the types and the formats."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def pages() -> dict[Path, str]:
         DOCS.parent / "dataprep" / "api" / "functions.pyi": stub(),
         DOCS / "dataprep.1": manual(),
         DOCS / "api.md": _API + "".join(_members()),
-        DOCS / "format.md": with_parts(DOCS / "format.md"),
+        DOCS / "on-disk.md": with_parts(DOCS / "on-disk.md"),
     }
 
 

@@ -74,7 +74,7 @@ def wheel_installed(index: None, built: Path, tmp_path_factory: pytest.TempPathF
     place = tmp_path_factory.mktemp("bare")
     run([sys.executable, "-m", "venv", place])
     ((_, page),) = said(
-        r"```sh\n(pip download .*)\n(pip install --no-index .*)\n", DOCS / "site.md"
+        r"```sh\n(pip download .*)\n(pip install --no-index .*)\n", DOCS / "installing.md"
     )
     (wheel,) = built.glob("*.whl")
     for line, ours in ((page[1], str(wheel)), (page[2], "dataprep-shards")):

@@ -7,7 +7,7 @@ copies that were turned a little, the corners differ most.
 Comparing every pair would take hours for a million images. But two hashes that are close agree in
 most of their lowest frequencies, which hardly change: pictures are compared if they agree in some
 12 to 24 of the 64 lowest ones, for any of 64 choices of those (locality-sensitive hashing by bit
-sampling: Indyk and Motwani 1998). `docs/lint.md` says how many are missed by that.
+sampling: Indyk and Motwani 1998). `docs/review.md` says how many are missed by that.
 
 Pictures without contrast have noise for a hash, and are left to other rules.
 """
@@ -34,7 +34,7 @@ CHOICES: Final = 64
 """Of bits that must agree; each is looked at once."""
 
 USUAL: Final = 72
-"""Bits in which copies of photographs may differ, measured: ``docs/lint.md``."""
+"""Bits in which copies of photographs may differ, measured: ``docs/review.md``."""
 
 _ALIKE: Final = 100  # of photographs, 1 pair in 100 differs in 108 bits or fewer
 _SAMPLE: Final = 1_000  # pictures

@@ -223,7 +223,7 @@ def _templates(*, autoescape: bool) -> jinja2.Environment:
 def loaders(manifest: Manifest) -> Iterator[tuple[str, str]]:
     """(trainer, lines) for each that reads this format, with the data set's own paths and labels.
 
-    They are the blocks of ``loaders.j2``, which begin those in docs/reading.md and
+    They are the blocks of ``loaders.j2``, which begin those in docs/trainers.md and
     docs/training.md; a test compares them, and runs them for every format.
     """
     split = "train" if "train" in manifest.splits else next(iter(manifest.splits))

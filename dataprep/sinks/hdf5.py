@@ -1,6 +1,6 @@
 """HDF5, three formats of it: ``train.h5``, or ``train/train-00000-of-00004.h5`` and so on.
 
-docs/hdf5.md has a table of the datasets.
+docs/formats.md has a table of the datasets.
 
 ``hdf5``: encoded images, whose bytes lie one after another in one contiguous dataset. That is
 smaller than variable-length arrays, two to thirty times faster to write, and an image is one read

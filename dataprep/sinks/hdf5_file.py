@@ -1,8 +1,8 @@
 """What the HDF5 formats share: how a file is made, described, opened and checked.
 
-docs/hdf5.md has a table of what is in one. Images are appended to one dataset, in chunks of 64 KiB,
-or of one image if that is more; they are not compressed, so that an image is read without the rest
-of its chunks. Behind it are columns, with a row a record each.
+docs/formats.md has a table of what is in one. Images are appended to one dataset, in chunks of 64
+KiB, or of one image if that is more; they are not compressed, so that an image is read without the
+rest of its chunks. Behind it are columns, with a row a record each.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ out=${OUT:-/PATH/TO/imagenet-tfrecord} # on the parallel file system
 cores=${CORES:-2}
 bytes_a_second=${IO_LIMIT:-100MB} # read and written, all processes together
 
-# EDIT: what brings `dataprep`, such as: source …/bin/activate. Or from an image (docs/containers.md):
+# EDIT: what brings `dataprep`, such as: source …/bin/activate. Or from an image (docs/installing.md):
 #   dataprep=(apptainer run --bind /lustre dataprep.sif dataprep)
 #   dataprep=(podman run --rm --userns keep-id --user "$(id -u):$(id -g)" --volume /lustre:/lustre
 #     dataprep dataprep)
@@ -19,7 +19,7 @@ idle=()
 if command -v ionice >/dev/null; then idle=(ionice -c3 -t); fi
 
 # exec: the signals of the system's cleaner and of yours reach dataprep, which stops in order.
-# (docker and podman do not hand the niceness on: their containers have --cpu-shares: docs/containers.md.)
+# (docker and podman do not hand the niceness on: their containers have --cpu-shares: docs/installing.md.)
 # (${a[@]+…}: before version 4.4, bash takes an empty array for one that is not set.)
 exec nice -n 19 ${idle[@]+"${idle[@]}"} "${dataprep[@]}" imagenet \
   --raw_data_dir "$raw" --local_scratch_dir "$out" \

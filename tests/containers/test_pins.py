@@ -13,7 +13,7 @@ import dataprep
 
 ROOT = Path(__file__).parents[2]
 FILES = ("requirements.txt", "build-requirements.txt")
-REFRESH = "refresh the pins as docs/containers.md says"
+REFRESH = "refresh the pins as docs/installing.md says"
 
 ENTRY = re.compile(r"[\w.-]+==\S+( ; [^-]+?)?(\s+--hash=sha256:[0-9a-f]{64})+")
 

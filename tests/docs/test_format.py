@@ -1,4 +1,4 @@
-"""docs/format.md is enough to read a data set: a reader made from it reads the golden ones."""
+"""docs/on-disk.md is enough to read a data set: a reader made from it reads the golden ones."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_the_manifest_is_as_the_page_says(name: str) -> None:
     found = manifest_of(PLACE / name)
     classes = json.dumps(found["classes"], separators=(",", ":"), ensure_ascii=False)
     assert hashlib.sha256(classes.encode()).hexdigest() == found["classes_sha256"]
-    text = (DOCS / "format.md").read_text("utf-8").partition("## manifest.json")[2]
+    text = (DOCS / "on-disk.md").read_text("utf-8").partition("## manifest.json")[2]
     told = re.findall(r"^\| `(\w+)` \|", text.partition("\n### ")[0], re.MULTILINE)
     assert [*found] == [field for field in told if field in found]
     optional = re.findall(

@@ -1,4 +1,4 @@
-"""The queries of docs/output.md answer."""
+"""The queries of docs/on-disk.md answer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import Cli, Raw, rows_of
 from tests.docs.pages import DOCS, said
 
-PAGE = DOCS / "output.md"
+PAGE = DOCS / "on-disk.md"
 
 
 def test_the_queries_answer_what_they_ask(

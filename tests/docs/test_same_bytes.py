@@ -1,4 +1,4 @@
-"""The experiment of docs/why-the-same-bytes.md runs as it stands there: the same bytes."""
+"""The experiment of docs/reliability.md runs as it stands there: the same bytes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from tests.docs.pages import DOCS, said
 
-PAGE = DOCS / "why-the-same-bytes.md"
+PAGE = DOCS / "reliability.md"
 
 
 @pytest.mark.thorough

@@ -85,7 +85,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 @pytest.mark.parametrize("width", [390, 1280])
 @pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("name", ["index", "why-the-same-bytes", "performance"])
+@pytest.mark.parametrize("name", ["index", "reliability", "performance"])
 def test_a_browser_shows_it(site: Path, browser: Any, name: str, theme: str, width: int) -> None:
     axe = pytest.importorskip("axe_selenium_python", reason="axe is not installed").Axe(browser)
     feature = {"name": "prefers-color-scheme", "value": theme}

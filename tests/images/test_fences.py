@@ -163,7 +163,7 @@ _FORMS: dict[str, tuple[str, dict[str, Any]]] = {
 @pytest.mark.parametrize("check", ["bitstream", "pixels"])
 @pytest.mark.parametrize("form", _FORMS)
 def test_an_image_needs_20_bytes_of_memory_a_pixel(tmp_path: Path, form: str, check: str) -> None:
-    """Which `docs/output.md` says; and 16 MiB, whatever its size."""
+    """Which `docs/images.md` says; and 16 MiB, whatever its size."""
     side = 3000
     image = Image.effect_noise((side // 50, side // 50), 90).resize((side, side)).convert("RGB")
     kind, options = _FORMS[form]

@@ -141,7 +141,7 @@ def test_wrong_usage_is_a_line(
 
 
 def test_every_rule_is_documented() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "lint.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "review.md").read_text()
     for rule in RULES:
         assert f"`{rule.name}`" in page
 

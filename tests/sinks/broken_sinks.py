@@ -16,7 +16,7 @@ from dataprep.errors import UsageError
 from dataprep.sinks import DatasetInfo, Example, Sink
 from dataprep.sinks.hashed_file import write_file
 
-if TYPE_CHECKING:  # what docs/sinks.md derives them from
+if TYPE_CHECKING:  # what docs/plugins.md derives them from
     from dataprep.sinks import PlainSink as JsonSink
     from dataprep.sinks import StreamReader as JsonReader
     from dataprep.sinks import StreamWriter

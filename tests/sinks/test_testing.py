@@ -30,7 +30,7 @@ globals()["TestLmdb"].refuses = ("multi-label", "multi-label-one-size")  # a Dat
 
 @pytest.mark.thorough
 def test_the_documented_sink_passes_in_an_author_s_package(tmp_path: Path) -> None:
-    """Both blocks of docs/sinks.md, as files of a package that is not installed."""
+    """Both blocks of docs/plugins.md, as files of a package that is not installed."""
     assert len(SOURCE.splitlines()) <= 80
     (tmp_path / "my_package.py").write_text(SOURCE, encoding="utf-8")
     tests = TESTS.replace('sink_name = "jsonl"', "sink = JsonSink()")

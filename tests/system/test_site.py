@@ -170,7 +170,7 @@ def test_help_and_doctor_show_them(
 
 
 def test_the_page_for_sites_names_every_key() -> None:
-    named = {found[1] for _, found in said(r"^\| `(\w+)` \|", DOCS / "site.md")}
+    named = {found[1] for _, found in said(r"^\| `(\w+)` \|", DOCS / "installing.md")}
     assert named == {*Site.__struct_fields__}
-    ((_, example),) = said(r"```toml\n([\s\S]*?)```", DOCS / "site.md")
+    ((_, example),) = said(r"```toml\n([\s\S]*?)```", DOCS / "installing.md")
     assert msgspec.toml.decode(example[1], type=Site).scratch

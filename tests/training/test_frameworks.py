@@ -263,7 +263,7 @@ def test_grains_recipe_reads_every_record_once_an_epoch(
     pytest.importorskip("grain", reason="needs grain")
     pytest.importorskip("array_record", reason="needs array-record")
     dataprep.convert(coloured, to=tmp_path / "out", sink="arrayrecord", workers=1)
-    page = (DOCS / "reading.md").read_text("utf-8")
+    page = (DOCS / "trainers.md").read_text("utf-8")
     (code,) = (it for it in re.findall(r"```python\n(.*?)```", page, re.S) if "ArrayRecordDa" in it)
     assert all(code.count(part) == 1 for part in ("[0::1]", '"out/', "num_workers=2"))
     epochs: tuple[list[bytes], list[bytes]] = [], []
@@ -391,7 +391,7 @@ def test_the_guides_accuracy_is_that_of_a_plain_loop(
     coloured: Path, world_size: int, counts: list[int]
 ) -> None:
     pytest.importorskip("torch", reason="needs torch")
-    guide = (DOCS / "guide-pytorch.md").read_text("utf-8")
+    guide = (DOCS / "trainers.md").read_text("utf-8")
     (code,) = (it for it in re.findall(r"```python\n(.*?)```", guide, re.S) if "accuracy" in it)
     code = code.partition("\nif __name__")[0] + ACCURACY
     told = on_ranks(code, world_size, coloured)
