@@ -8,7 +8,9 @@ import re
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import is_dataclass
+from functools import cache
 from pathlib import Path
+from textwrap import fill
 from typing import Any, get_args, get_type_hints
 
 import click
@@ -16,11 +18,10 @@ import click
 import dataprep
 import dataprep_schemas
 from dataprep import Contents, Difference, JobStatus, Linted, Plan, Pushed, Verified
-from dataprep.api.explicit import NAMES
 from dataprep.cli import _DATASETS as DATASETS
 from dataprep.cli import command
 from dataprep.cli.doctor import Machine
-from dataprep.cli.help import HELP_ALL
+from dataprep.cli.help import HELP_ALL, JobCommand
 from dataprep.review.findings import Findings
 from dataprep.staging.existing import StagedStatus
 from tests.format_page import said, with_parts
@@ -31,31 +32,40 @@ DOCS = Path(__file__).parent.parent / "docs"
 Record = tuple[str, str] | None
 """An option and its help, as a command shows them."""
 
-_COMMANDS = """# Commands
+_COMMANDS = """# Commands and options
 
-Made from the commands' own `--help-all` by `python -m tests.regenerate_docs`; a test compares them.
-Every long option may be written with `_` or with `-`. Each command has `-h`, `--help`, and those
-that run a job `--help-all`, which shows every option as this page does. From Python, see
-[python.md](python.md).
+Made from the commands' own `--help-all` by `python -m tests.regenerate_docs`; a test compares
+them. An option that several commands have is told once, and named below the others.
 
-`dataprep status`, `verify`, `inspect`, `diff`, `lint`, `push`, `doctor`, `stage --status` and every
-`--dry_run` of raw data print JSON with `--json`: an object, whose fields [api.md](api.md) describes
-below the class that the help names, or the command. Messages stay on stderr, and the exit code is
-the same.
+Every long option may be written with `_` or with `-`. `--raw` and `--out` are short names of
+`--raw_data_dir` and `--local_scratch_dir`. Each command has `-h`, `--help`, and those that run a
+job `--help-all`, which shows every option.
 
-Your shell completes commands and options after `eval "$(_DATAPREP_COMPLETE=bash_source dataprep)"`;
-`zsh_source` and `fish_source` are for those shells. `man dataprep` is the same text, where the
-environment's `bin` is on `PATH`.
+With `--json`, a command prints an object, whose fields [api.md](api.md) describes below the class
+that the help names, or the command. Messages stay on stderr, and the exit code is the same.
+
+Your shell completes commands and options after `eval "$(_DATAPREP_COMPLETE=bash_source
+dataprep)"`; `zsh_source` and `fish_source` are for those shells. `man dataprep` is the same text,
+where the environment's `bin` is on `PATH`.
 """
 
-_API = """# Python
+_API = """# The Python calls
 
-Made from the docstrings by `python -m tests.regenerate_docs`; a test compares them. A walk through
-it is [python.md](python.md). All errors are `dataprep.errors.DataprepError`; its kinds are those of
-the commands' exit codes. The fields of the classes are those that `--json` prints, with null for
-None; of an example, `encoded` is null, and `bytes` is the image's size.
+Made from the docstrings by `python -m tests.regenerate_docs`; a test compares them. A walk
+through it is [python.md](python.md). Options are told in [commands.md](commands.md), under the
+same names. All errors are `dataprep.errors.DataprepError`; its kinds are those of the commands'
+exit codes. The fields of the classes are those that `--json` prints, with null for None; of an
+example, `encoded` is null, and `bytes` is the image's size. [stability.md](stability.md#python)
+says which names stay.
 """
 _PRINTED: tuple[type, ...] = (Contents, Difference, JobStatus, Linted, Plan, Pushed, Verified)
+_FOR_US = {
+    *("announce", "encoded", "held_out", "identity", "order", "place_of", "remote", "shard_sizes"),
+    *("shared", "title", "info", "sink", "require_whole", "split_called", "details"),
+}
+"""Members of classes that the rest of dataprep needs, and nobody else."""
+_MANY = 16
+"""A function of more parameters has options of a command, which docs/commands.md tells."""
 _OF_COMMANDS = {"doctor": Machine, "stage --status": StagedStatus}
 
 
@@ -63,19 +73,11 @@ def pages() -> dict[Path, str]:
     """The pages that are made, by path."""
     context = click.Context(command, info_name="dataprep", **command.context_settings)
     return {
-        DOCS / "commands.md": _COMMANDS + "".join(_sections(context, _common(context))),
-        DOCS.parent / "dataprep" / "api" / "functions.pyi": stub(),
+        DOCS / "commands.md": _COMMANDS + "".join(_commands(context)),
+        DOCS.parent / "dataprep" / "api" / "option_types.py": option_types(),
         DOCS / "dataprep.1": manual(),
         DOCS / "api.md": _API + "".join(_members()),
         DOCS / "on-disk.md": with_parts(DOCS / "on-disk.md"),
-    }
-
-
-def _common(context: click.Context) -> set[Record]:
-    """The options that all data sets have, as they show them."""
-    found = [command.get_command(context, name) for name in DATASETS]
-    return set.intersection(*({*map(_record, it.params)} for it in found if it is not None)) - {
-        None
     }
 
 
@@ -85,55 +87,115 @@ def _record(parameter: click.Parameter) -> Record:
     return parameter.get_help_record(click.Context(command, **command.context_settings))
 
 
-def _sections(context: click.Context, common: set[Record]) -> Iterator[str]:
-    found, end = context.command, ""
-    if found.name in DATASETS:
-        every, found = copy(found), copy(found)
-        every.params = [it for it in found.params if _record(it) in common]
-        found.params = [it for it in found.params if it not in every.params]
-        if found.name == next(iter(DATASETS)):
-            _, _, shown = every.get_help(context).partition("\n\nInput:\n")
-            shown = shown.partition("\n\nHelp:\n")[0]
-            yield f"\n## Options of every data set\n\n```\nInput:\n{shown}\n```\n"
-        end = "\nAnd the [options of every data set](#options-of-every-data-set).\n"
+def _commands(context: click.Context) -> Iterator[str]:
+    """The program and its commands; an option is told with the first command that has it."""
+    yield _told(context, context.command)
+    contexts = [*_inner_contexts(context)]
+    several = [it for it in contexts if it.parent is context and it.info_name in DATASETS]
+    shared = set.intersection(*({*map(_record, it.command.params)} for it in several))
+    shared -= {None, _record(several[0].command.params[-1])}  # --help-all
+    texts = [set(_paragraphs(it.command)) for it in several]
+    common = [it for it in _paragraphs(several[0].command) if all(it in text for text in texts)]
+    every = copy(several[0].command)
+    every.help = "\n\n".join(common)
+    every.params = [it for it in every.params if _record(it) in shared]
+    yield _told(several[0], every, "Options of every data set")
+    told = dict.fromkeys(shared, "Options of every data set")
+    for inner in contexts:
+        command = copy(inner.command)
+        command.help = "\n\n".join(it for it in _paragraphs(command) if it not in common)
+        known = [it for it in command.params if _record(it) in told]
+        command.params = [it for it in command.params if it not in known]
+        yield _told(inner, command)
+        for title in dict.fromkeys(told[_record(it)] for it in known):
+            those = [it for it in known if told[_record(it)] == title]
+            words = [*_sections(those, every.params)]
+            link = f"[{title}](#{title.lower().replace(' ', '-')})"
+            text = f"And of {link}: {', '.join(words)}."
+            yield "\n" + fill(text, 120, break_on_hyphens=False, break_long_words=False) + "\n"
+        if isinstance(command, JobCommand):
+            told.update({_record(it): inner.command_path for it in command.params[:-1]})
+        told.pop(None, None)
+
+
+def _sections(some: Sequence[click.Parameter], every: Sequence[click.Parameter]) -> Iterator[str]:
+    """Names of options, but of a whole section the section's."""
+    for name in dict.fromkeys(getattr(it, "section", "") for it in some):
+        inside = [it for it in some if getattr(it, "section", "") == name]
+        whole = {_record(it) for it in every if getattr(it, "section", "") == name}
+        if whole and whole <= {_record(it) for it in inside}:
+            yield f"*{name}*"
+        else:
+            yield from (f"`{it.opts[0]}`" for it in inside)
+
+
+def _inner_contexts(context: click.Context) -> Iterator[click.Context]:
+    if isinstance(context.command, click.Group):
+        for name in context.command.list_commands(context):
+            found = context.command.get_command(context, name)
+            if found is not None:
+                inner = click.Context(found, context, name, **command.context_settings)
+                inner.max_content_width = 100
+                inner.terminal_width = 100
+                inner.meta[HELP_ALL] = True
+                yield inner
+                yield from _inner_contexts(inner)
+
+
+def _paragraphs(found: click.Command) -> list[str]:
+    return inspect.cleandoc(found.help or "").split("\n\n")
+
+
+def _told(context: click.Context, found: click.Command, title: str = "") -> str:
     text = found.get_help(context)
     if context.parent is not None:  # every command has these
         text = re.sub(r"(\n\nHelp:)?(\n  --help-all .*)?\n  -h, --help .*$", "", text)
         text = text.removesuffix("\n\nOptions:")
-    yield f"\n## {context.command_path}\n\n```\n{text}\n```\n{end}"
-    if isinstance(found, click.Group):
-        for name in found.list_commands(context):
-            sub = found.get_command(context, name)
-            if sub is not None:
-                inner = click.Context(sub, context, name, **command.context_settings)
-                inner.max_content_width = 100
-                inner.terminal_width = 100
-                inner.meta[HELP_ALL] = True
-                yield from _sections(inner, common)
+    if title:
+        text = text.partition("\n\n")[2]
+    return f"\n## {title or context.command_path}\n\n```\n{text}\n```\n"
+
+
+def promised() -> list[str]:
+    """The names of Python that docs/stability.md promises, in its order."""
+    section = (DOCS / "stability.md").read_text("utf-8").partition("\n## Python\n")[2]
+    return re.findall(r"^\| `(\w+)` \|", section.partition("\n## ")[0], re.M)
 
 
 def _members() -> Iterator[str]:
-    named = {*dataprep.__all__, *dataprep._WHERE} - {"__version__"}
-    members = {name: getattr(dataprep, name) for name in sorted(named)}
-    for name, member in sorted(members.items(), key=lambda item: isinstance(item[1], type)):
-        yield f"\n## dataprep.{name}\n"
-        if name in NAMES:
-            yield f"\n```python\n{name}({_places(member)}*, …)\n```\n"
-        elif not isinstance(member, type):
-            yield f"\n```python\n{name}{_signature(member)}\n```\n"
-        yield _text(member)
-        if isinstance(member, type):
-            for inner, value in vars(member).items():
-                wanted = isinstance(value, property) or inspect.isfunction(value)
-                if wanted and not inner.startswith("_"):
-                    called = inner if isinstance(value, property) else inner + _signature(value)
-                    yield f"\n### {name}.{inner}\n\n`{called}`\n{_text(value)}"
-        for title, kind in _inner(name, member) if member in _PRINTED else ():
-            yield _section(title, kind)
+    names = [name for name in promised() if name in dataprep.__all__]
+    for name in names:
+        yield from _member(name)
     for name, member in _OF_COMMANDS.items():
         yield f"\n## dataprep {name} --json\n{_text(member)}"
         for title, kind in _inner(name, member):
             yield _section(title, kind)
+    yield "\n# Not promised\n\nWhat may still change in a minor version.\n"
+    for name in dataprep.__all__:
+        if name not in (*names, "__version__"):
+            yield from _member(name)
+
+
+def _member(name: str) -> Iterator[str]:
+    member = getattr(dataprep, name)
+    yield f"\n## dataprep.{name}\n"
+    if not isinstance(member, type):
+        signature, left_out = _signature(member)
+        yield f"\n```python\n{name}{signature}\n```\n{_text(member, left_out)}"
+        return
+    yield _text(member, ("Args", "Raises"))  # made by functions
+    ours = [kind for kind in member.__mro__ if kind.__module__.startswith("dataprep.")]
+    for inner in sorted({it for kind in ours for it in vars(kind) if not it.startswith("_")}):
+        told = [vars(kind)[inner] for kind in ours if inner in vars(kind)]
+        value = next((it for it in told if not str(it.__doc__).startswith("See `")), told[0])
+        if isinstance(value, property) and inner not in _FOR_US:
+            yield f"\n### {name}.{inner}\n{_text(value, ('Raises',))}"
+        elif inspect.isfunction(value) and inner not in _FOR_US:
+            signature, left_out = _signature(value)
+            text = _text(value, ("Raises", *left_out))
+            yield f"\n### {name}.{inner}\n\n`{inner}{signature}`\n{text}"
+    for title, kind in _inner(name, member) if member in _PRINTED else ():
+        yield _section(title, kind)
 
 
 def printed() -> Iterator[tuple[str, type]]:
@@ -172,39 +234,57 @@ def _ours(hint: Any) -> Iterator[type]:
         yield from _ours(inner)
 
 
-def _signature(function: object) -> str:
+def _signature(function: object) -> tuple[str, Sequence[str]]:
+    """As it is written; where it has as many parameters as a command, without these."""
     assert callable(function)
-    text = re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(inspect.signature(function)))
-    return text.replace("(self, ", "(").replace("(self)", "()")
+    signature = inspect.signature(function)
+    parameters = [*signature.parameters.values()]
+    left_out = [
+        it.name for it in parameters if it.kind is it.KEYWORD_ONLY and it.name in _options()
+    ]
+    if len(parameters) > _MANY:
+        kept = [it for it in parameters if it.name not in left_out]
+        signature = signature.replace(parameters=kept)
+    text = re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(signature))
+    text = text.replace("(self, ", "(").replace("(self)", "()")
+    if len(parameters) <= _MANY:
+        return text, ()
+    return re.sub(r"\)( -> |$)", r", …)\1", text, count=1), left_out
 
 
-def _places(function: object) -> str:
-    """What comes before the options, which a list names."""
-    assert callable(function)
-    found = inspect.signature(function).parameters.values()
-    named = [it for it in found if it.kind is not it.KEYWORD_ONLY]
-    stars = ["*" * (it.kind is it.VAR_POSITIONAL) for it in named]
-    return "".join(f"{star}{it.name}, " for star, it in zip(stars, named, strict=True))
+@cache
+def _options() -> set[str | None]:
+    """Of all commands."""
+    contexts = _inner_contexts(click.Context(command, **command.context_settings))
+    params = [param for context in contexts for param in context.command.params]
+    return {param.name for param in params if isinstance(param, click.Option)}
 
 
-def _text(member: object) -> str:
-    """A docstring as Markdown: Google's sections become lists."""
+def _text(member: object, left_out: Sequence[str] = ()) -> str:
+    """A docstring as Markdown: Google's sections become lists.
+
+    Args:
+        left_out: sections and items that are.
+    """
     lines: list[str] = []
-    section = ""
-    for line in inspect.cleandoc(str(getattr(member, "__doc__", ""))).splitlines():
+    section, skips = "", False
+    for line in inspect.cleandoc(inspect.getdoc(member) or "").splitlines():
         header = re.fullmatch(r"(Args|Raises|Returns|Attributes):", line)
         item = re.fullmatch(r"    (\w[\w.]*): (.*)", line)
         if header:
-            section = header[1]
-            lines += [f"**{section}**", ""]
+            section, skips = header[1], header[1] in left_out
+            lines += [] if skips else [f"**{section}**", ""]
         elif section and item and section != "Returns":
-            lines.append(f"* `{item[1]}`: {item[2]}")
+            skips = section in left_out or item[1] in left_out
+            lines += [] if skips else [f"* `{item[1]}`: {item[2]}"]
         elif section and line.startswith("    "):
-            lines.append(f"  {line.strip()}" if section != "Returns" else line.strip())
+            indent = "" if section == "Returns" else "  "
+            lines += [] if skips else [f"{indent}{line.strip()}"]
         else:
             section = section if not line else ""
+            skips = skips and bool(section)
             lines.append(line)
-    text = "\n".join(lines).replace("``", "`")
+    text = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip().replace("``", "`")
     if is_dataclass(member) and text.startswith(f"{getattr(member, '__name__', '')}("):
         return ""  # dataclasses' own
     return f"\n{text}\n"

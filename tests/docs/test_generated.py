@@ -9,7 +9,7 @@ import pytest
 
 import dataprep
 from tests.docs.pages import DOCS, ROOT
-from tests.regenerate_docs import fields_of, pages, printed
+from tests.regenerate_docs import fields_of, pages, printed, promised
 
 MADE = pages()
 
@@ -21,6 +21,12 @@ def test_a_page_made_from_the_program_is_up_to_date(page: Path) -> None:
         place = f"{page.relative_to(ROOT)}:{number}"
         assert line == wanted, f"{place}: run python -m tests.regenerate_docs"
     assert len(lines) == len(expected), f"{page.name}: run python -m tests.regenerate_docs"
+
+
+def test_what_is_promised_is_there() -> None:
+    names = promised()
+    assert len(names) == len({*names}) > 15
+    assert {*names} <= {*dataprep.__all__, "errors"}
 
 
 @pytest.mark.parametrize("name", sorted({*dataprep.__all__} - {"__version__"}))
