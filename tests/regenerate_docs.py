@@ -44,9 +44,9 @@ job `--help-all`, which shows every option.
 With `--json`, a command prints an object, whose fields [api.md](api.md) describes below the class
 that the help names, or the command. Messages stay on stderr, and the exit code is the same.
 
-Your shell completes commands and options after `eval "$(_DATAPREP_COMPLETE=bash_source
-dataprep)"`; `zsh_source` and `fish_source` are for those shells. `man dataprep` is the same text,
-where the environment's `bin` is on `PATH`.
+Your shell completes commands and options
+after `eval "$(_DATAPREP_COMPLETE=bash_source dataprep)"`; `zsh_source` and `fish_source` are for
+those shells. `man dataprep` is the same text, where the environment's `bin` is on `PATH`.
 """
 
 _API = """# The Python calls
