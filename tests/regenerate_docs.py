@@ -64,8 +64,8 @@ _FOR_US = {
     *("shared", "title", "info", "sink", "require_whole", "split_called", "details"),
 }
 """Members of classes that the rest of dataprep needs, and nobody else."""
-_MANY = 16
-"""A function of more parameters has options of a command, which docs/commands.md tells."""
+_MANY = 12
+"""A call with more named parameters has options of a command, which docs/commands.md tells."""
 _OF_COMMANDS = {"doctor": Machine, "stage --status": StagedStatus}
 
 
@@ -235,21 +235,16 @@ def _ours(hint: Any) -> Iterator[type]:
 
 
 def _signature(function: object) -> tuple[str, Sequence[str]]:
-    """As it is written; where it has as many parameters as a command, without these."""
+    """Without types, which ``help()`` has, and names of options that are left out."""
     assert callable(function)
     signature = inspect.signature(function)
-    parameters = [*signature.parameters.values()]
-    left_out = [
-        it.name for it in parameters if it.kind is it.KEYWORD_ONLY and it.name in _options()
-    ]
-    if len(parameters) > _MANY:
-        kept = [it for it in parameters if it.name not in left_out]
-        signature = signature.replace(parameters=kept)
-    text = re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(signature))
-    text = text.replace("(self, ", "(").replace("(self)", "()")
-    if len(parameters) <= _MANY:
-        return text, ()
-    return re.sub(r"\)( -> |$)", r", …)\1", text, count=1), left_out
+    parameters = [it.replace(annotation=it.empty) for it in signature.parameters.values()]
+    parameters = [it for it in parameters if it.name != "self"]
+    named = [it.name for it in parameters if it.kind is it.KEYWORD_ONLY]
+    left_out = [name for name in named if name in _options()] if len(named) > _MANY else []
+    kept = [it for it in parameters if it.name not in left_out]
+    text = str(inspect.Signature(kept))
+    return (text.removesuffix(")") + ", …)" if left_out else text), left_out
 
 
 @cache
