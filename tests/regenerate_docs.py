@@ -51,12 +51,12 @@ those shells. `man dataprep` is the same text, where the environment's `bin` is 
 
 _API = """# The Python calls
 
-Made from the docstrings by `python -m tests.regenerate_docs`; a test compares them. A walk
-through it is [python.md](python.md). Options are told in [commands.md](commands.md), under the
-same names. All errors are `dataprep.errors.DataprepError`; its kinds are those of the commands'
-exit codes. The fields of the classes are those that `--json` prints, with null for None; of an
-example, `encoded` is null, and `bytes` is the image's size. [stability.md](stability.md#python)
-says which names stay.
+Made from the docstrings by `python -m tests.regenerate_docs`; a test compares them. A walk through
+it is [python.md](python.md). Options are told in [commands.md](commands.md), under the same names;
+types, and what each call raises, by `help()` and by type checkers. All errors are
+`dataprep.errors.DataprepError`; its kinds are those of the commands' exit codes. The fields of the
+classes are those that `--json` prints, with null for None; of an example, `encoded` is null, and
+`bytes` is the image's size. [stability.md](stability.md#python) says which names stay.
 """
 _PRINTED: tuple[type, ...] = (Contents, Difference, JobStatus, Linted, Plan, Pushed, Verified)
 _FOR_US = {
@@ -181,7 +181,8 @@ def _member(name: str) -> Iterator[str]:
     yield f"\n## dataprep.{name}\n"
     if not isinstance(member, type):
         signature, left_out = _signature(member)
-        yield f"\n```python\n{name}{signature}\n```\n{_text(member, left_out)}"
+        text = _text(member, ("Raises", *left_out))
+        yield f"\n```python\n{name}{signature}\n```\n{text}"
         return
     yield _text(member, ("Args", "Raises"))  # made by functions
     ours = [kind for kind in member.__mro__ if kind.__module__.startswith("dataprep.")]
