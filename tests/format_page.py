@@ -96,9 +96,9 @@ def _rows(kind: type[msgspec.Struct]) -> Iterator[str]:
     hints, texts = _hints(kind), said(kind)
     for field in msgspec.structs.fields(kind):
         optional = not field.required and field.name != "sha256"
-        left_out = " It is left out if it is " + _default(field.default) + "." if optional else ""
-        text = texts[field.name].rstrip(".")
-        cells = f"`{field.name}`", _type(hints[field.name]), text + "." * optional + left_out
+        left_out = "; left out if " + _default(field.default) if optional else ""
+        text = texts[field.name].rstrip(".") + left_out
+        cells = f"`{field.name}`", _type(hints[field.name]), text
         yield f"| {' | '.join(cells)} |\n"
 
 

@@ -22,7 +22,10 @@ from tests.docs.pages import DOCS
 
 PAGE = (DOCS / "folder.md").read_text(encoding="utf-8")
 SECTION = PAGE.partition("## Other sets, as published")[2].partition("\n## ")[0]
-COMMANDS = re.findall(r"^\| (.*?) \| `(dataprep .*?)` \|$", SECTION, re.MULTILINE)
+COMMANDS = [
+    (what, f"dataprep folder --raw_data_dir RAW --local_scratch_dir OUT {words}")
+    for what, words in re.findall(r"^\| (.*?) \| `(--.*?)` \|$", SECTION, re.MULTILINE)
+]
 LISTS = dict(re.findall(r"```\ncd RAW  # (\S+)\n(.*?)```", SECTION, re.DOTALL))
 
 
