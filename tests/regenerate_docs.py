@@ -148,6 +148,7 @@ def _paragraphs(found: click.Command) -> list[str]:
 
 def _told(context: click.Context, found: click.Command, title: str = "") -> str:
     text = found.get_help(context)
+    text = re.split(r"\n\n(?:Data sets|Commands):\n", text)[0]  # which have sections of their own
     if context.parent is not None:  # every command has these
         text = re.sub(r"(\n\nHelp:)?(\n  --help-all .*)?\n  -h, --help .*$", "", text)
         text = text.removesuffix("\n\nOptions:")
