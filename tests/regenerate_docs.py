@@ -21,7 +21,7 @@ from dataprep import Contents, Difference, JobStatus, Linted, Plan, Pushed, Veri
 from dataprep.cli import _DATASETS as DATASETS
 from dataprep.cli import command
 from dataprep.cli.doctor import Machine
-from dataprep.cli.help import HELP_ALL, JobCommand
+from dataprep.cli.help import HELP_ALL
 from dataprep.review.findings import Findings
 from dataprep.staging.existing import StagedStatus
 from tests.format_page import said, with_parts
@@ -82,7 +82,7 @@ def pages() -> dict[Path, str]:
 
 
 def _record(parameter: click.Parameter) -> Record:
-    if isinstance(parameter, click.Argument):
+    if isinstance(parameter, click.Argument) or "--help-all" in parameter.opts:
         return None
     return parameter.get_help_record(click.Context(command, **command.context_settings))
 
@@ -93,7 +93,7 @@ def _commands(context: click.Context) -> Iterator[str]:
     contexts = [*_inner_contexts(context)]
     several = [it for it in contexts if it.parent is context and it.info_name in DATASETS]
     shared = set.intersection(*({*map(_record, it.command.params)} for it in several))
-    shared -= {None, _record(several[0].command.params[-1])}  # --help-all
+    shared -= {None}
     texts = [set(_paragraphs(it.command)) for it in several]
     common = [it for it in _paragraphs(several[0].command) if all(it in text for text in texts)]
     every = copy(several[0].command)
@@ -113,8 +113,7 @@ def _commands(context: click.Context) -> Iterator[str]:
             link = f"[{title}](#{title.lower().replace(' ', '-')})"
             text = f"And of {link}: {', '.join(words)}."
             yield "\n" + fill(text, 120, break_on_hyphens=False, break_long_words=False) + "\n"
-        if isinstance(command, JobCommand):
-            told.update({_record(it): inner.command_path for it in command.params[:-1]})
+        told.update({_record(it): inner.command_path for it in command.params})
         told.pop(None, None)
 
 
@@ -167,14 +166,20 @@ def _members() -> Iterator[str]:
     names = [name for name in promised() if name in dataprep.__all__]
     for name in names:
         yield from _member(name)
-    for name, member in _OF_COMMANDS.items():
-        yield f"\n## dataprep {name} --json\n{_text(member)}"
-        for title, kind in _inner(name, member):
-            yield _section(title, kind)
+    yield from _of_command("doctor", _OF_COMMANDS["doctor"])
     yield "\n# Not promised\n\nWhat may still change in a minor version.\n"
     for name in dataprep.__all__:
         if name not in (*names, "__version__"):
             yield from _member(name)
+    for name, kind in _OF_COMMANDS.items():
+        if name != "doctor":
+            yield from _of_command(name, kind)
+
+
+def _of_command(name: str, kind: type) -> Iterator[str]:
+    yield f"\n## dataprep {name} --json\n{_text(kind)}"
+    for title, inner in _inner(name, kind):
+        yield _section(title, inner)
 
 
 def _member(name: str) -> Iterator[str]:
