@@ -60,7 +60,7 @@ classes are those that `--json` prints, with null for None; of an example, `enco
 """
 _PRINTED: tuple[type, ...] = (Contents, Difference, JobStatus, Linted, Plan, Pushed, Verified)
 _FOR_US = {
-    *("announce", "encoded", "held_out", "identity", "order", "place_of", "remote", "shard_sizes"),
+    *("announce", "held_out", "identity", "order", "place_of", "remote", "shard_sizes"),
     *("shared", "title", "info", "sink", "require_whole", "split_called", "details"),
 }
 """Members of classes that the rest of dataprep needs, and nobody else."""
