@@ -153,6 +153,10 @@ def test_a_guide_works_as_it_is_written(
     name: str, cli: Cli, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page, section, check = GUIDES[name]
+    told = (DOCS / f"{page}.md").read_text("utf-8")
+    if section:
+        told = told.partition(f"\n{section}")[2].partition("\n## ")[0]
+    assert 0 < len(told.splitlines()) <= 160
     for raw in place.iterdir():
         (tmp_path / raw.name).symlink_to(raw)
     monkeypatch.chdir(tmp_path)
