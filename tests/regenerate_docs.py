@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import is_dataclass
 from functools import cache
@@ -59,6 +59,8 @@ classes are those that `--json` prints, with null for None; of an example, `enco
 `bytes` is the image's size. [stability.md](stability.md#python) says which names stay.
 """
 _PRINTED: tuple[type, ...] = (Contents, Difference, JobStatus, Linted, Plan, Pushed, Verified)
+_PROMISED: tuple[type, ...] = (Contents, Plan, Verified, JobStatus)
+"""Those that are."""
 _FOR_US = {
     *("announce", "held_out", "identity", "order", "place_of", "remote", "shard_sizes"),
     *("shared", "title", "info", "sink", "require_whole", "split_called", "details"),
@@ -74,7 +76,7 @@ def pages() -> dict[Path, str]:
     context = click.Context(command, info_name="dataprep", **command.context_settings)
     return {
         DOCS / "commands.md": _COMMANDS + "".join(_commands(context)),
-        DOCS.parent / "dataprep" / "api" / "option_types.py": option_types(),
+        DOCS.parent / "dataprep" / "api" / "functions.pyi": stub(),
         DOCS / "dataprep.1": manual(),
         DOCS / "api.md": _API + "".join(_members()),
         DOCS / "on-disk.md": with_parts(DOCS / "on-disk.md"),
@@ -159,21 +161,22 @@ def _told(context: click.Context, found: click.Command, title: str = "") -> str:
 def promised() -> list[str]:
     """The names of Python that docs/stability.md promises, in its order."""
     section = (DOCS / "stability.md").read_text("utf-8").partition("\n## Python\n")[2]
-    return re.findall(r"^\| `(\w+)` \|", section.partition("\n## ")[0], re.M)
+    rows = re.findall(r"^\| (`.*?`) \|", section.partition("\n## ")[0], re.M)
+    return [name for row in rows for name in re.findall(r"`(\w+)`", row)]
 
 
 def _members() -> Iterator[str]:
-    names = [name for name in promised() if name in dataprep.__all__]
-    for name in names:
-        yield from _member(name)
+    for name in promised():
+        if name != "errors":
+            yield from _member(name)
+    for kind in _PROMISED:
+        yield from _member(kind.__name__)
     yield from _of_command("doctor", _OF_COMMANDS["doctor"])
     yield "\n# Not promised\n\nWhat may still change in a minor version.\n"
-    for name in dataprep.__all__:
-        if name not in (*names, "__version__"):
+    for name in sorted({*dataprep._WHERE} - {*dataprep.__all__}):
+        if getattr(dataprep, name) not in _PROMISED:
             yield from _member(name)
-    for name, kind in _OF_COMMANDS.items():
-        if name != "doctor":
-            yield from _of_command(name, kind)
+    yield from _of_command("stage --status", _OF_COMMANDS["stage --status"])
 
 
 def _of_command(name: str, kind: type) -> Iterator[str]:
@@ -185,6 +188,12 @@ def _of_command(name: str, kind: type) -> Iterator[str]:
 def _member(name: str) -> Iterator[str]:
     member = getattr(dataprep, name)
     yield f"\n## dataprep.{name}\n"
+    first = next(iter(DATASETS))
+    if name in DATASETS and name != first:
+        command_link = f"[`dataprep {name}`](commands.md#dataprep-{name})"
+        yield f"{_text(member).partition(chr(10) * 2)[0]}\n"
+        yield f"\nAs [{first}](#dataprep{first}), with the options of {command_link}.\n"
+        return
     if not isinstance(member, type):
         signature, left_out = _signature(member)
         text = _text(member, ("Raises", *left_out))

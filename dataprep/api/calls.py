@@ -54,9 +54,9 @@ def prepare(
 ) -> SealedSet:
     """Turn raw images into shuffled, verified shards; or finish doing so.
 
-    Killed at any moment, the same call resumes. ``dataprep.imagenet("RAW", "OUT", resize=256,
-    sink="recordio")`` is ``dataprep imagenet --raw RAW --out OUT --resize 256 --sink recordio``;
-    so is ``dataprep.prepare("imagenet", "RAW", "OUT", ...)``, which also knows the data sets of
+    Killed at any moment, the same call resumes. ``dataprep.imagenet("RAW", "OUT", resize=256)`` is
+    ``dataprep imagenet --raw_data_dir RAW --local_scratch_dir OUT --resize 256``; so is
+    ``dataprep.prepare("imagenet", "RAW", "OUT", resize=256)``, which also knows the data sets of
     plugins. In a script, call it under ``if __name__ == "__main__":``, as all that starts
     processes.
 

@@ -60,9 +60,9 @@ def imagenet(
 
     The raw data: the original archives, or a tree; the layout is detected.
 
-    Killed at any moment, the same call resumes. ``dataprep.imagenet("RAW", "OUT", resize=256,
-    sink="recordio")`` is ``dataprep imagenet --raw RAW --out OUT --resize 256 --sink recordio``;
-    so is ``dataprep.prepare("imagenet", "RAW", "OUT", ...)``, which also knows the data sets of
+    Killed at any moment, the same call resumes. ``dataprep.imagenet("RAW", "OUT", resize=256)`` is
+    ``dataprep imagenet --raw_data_dir RAW --local_scratch_dir OUT --resize 256``; so is
+    ``dataprep.prepare("imagenet", "RAW", "OUT", resize=256)``, which also knows the data sets of
     plugins. In a script, call it under ``if __name__ == "__main__":``, as all that starts
     processes.
 
@@ -204,9 +204,9 @@ def chestxray14(
 
     The raw directory holds Data_Entry_2017_v2020.csv (or Data_Entry_2017.csv), train_val_list.txt, test_list.txt and perhaps BBox_List_2017.csv, and the images: images_001.tar.gz to images_012.tar.gz (also .tar or .zip), the same unpacked, or images/*.png. No patient is ever in two splits.
 
-    Killed at any moment, the same call resumes. ``dataprep.imagenet("RAW", "OUT", resize=256,
-    sink="recordio")`` is ``dataprep imagenet --raw RAW --out OUT --resize 256 --sink recordio``;
-    so is ``dataprep.prepare("imagenet", "RAW", "OUT", ...)``, which also knows the data sets of
+    Killed at any moment, the same call resumes. ``dataprep.imagenet("RAW", "OUT", resize=256)`` is
+    ``dataprep imagenet --raw_data_dir RAW --local_scratch_dir OUT --resize 256``; so is
+    ``dataprep.prepare("imagenet", "RAW", "OUT", resize=256)``, which also knows the data sets of
     plugins. In a script, call it under ``if __name__ == "__main__":``, as all that starts
     processes.
 
@@ -379,9 +379,9 @@ def folder(
     folders or archives called train, val or test are splits. With --listing FILE, the file names
     the images, which are files below the raw directory or in archives there, and their labels.
 
-    Killed at any moment, the same call resumes. ``dataprep.imagenet("RAW", "OUT", resize=256,
-    sink="recordio")`` is ``dataprep imagenet --raw RAW --out OUT --resize 256 --sink recordio``;
-    so is ``dataprep.prepare("imagenet", "RAW", "OUT", ...)``, which also knows the data sets of
+    Killed at any moment, the same call resumes. ``dataprep.imagenet("RAW", "OUT", resize=256)`` is
+    ``dataprep imagenet --raw_data_dir RAW --local_scratch_dir OUT --resize 256``; so is
+    ``dataprep.prepare("imagenet", "RAW", "OUT", resize=256)``, which also knows the data sets of
     plugins. In a script, call it under ``if __name__ == "__main__":``, as all that starts
     processes.
 
@@ -578,9 +578,9 @@ def shards(
     train-00000-of-00016.parquet, imagenet-val-000000.tar, val/…. They are read where they lie;
     only images of compressed Parquet are copied once, below OUT, until the data set is sealed.
 
-    Killed at any moment, the same call resumes. ``dataprep.imagenet("RAW", "OUT", resize=256,
-    sink="recordio")`` is ``dataprep imagenet --raw RAW --out OUT --resize 256 --sink recordio``;
-    so is ``dataprep.prepare("imagenet", "RAW", "OUT", ...)``, which also knows the data sets of
+    Killed at any moment, the same call resumes. ``dataprep.imagenet("RAW", "OUT", resize=256)`` is
+    ``dataprep imagenet --raw_data_dir RAW --local_scratch_dir OUT --resize 256``; so is
+    ``dataprep.prepare("imagenet", "RAW", "OUT", resize=256)``, which also knows the data sets of
     plugins. In a script, call it under ``if __name__ == "__main__":``, as all that starts
     processes.
 

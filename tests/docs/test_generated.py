@@ -23,10 +23,8 @@ def test_a_page_made_from_the_program_is_up_to_date(page: Path) -> None:
     assert len(lines) == len(expected), f"{page.name}: run python -m tests.regenerate_docs"
 
 
-def test_what_is_promised_is_there() -> None:
-    names = promised()
-    assert len(names) == len({*names}) > 15
-    assert {*names} <= {*dataprep.__all__, "errors"}
+def test_what_is_promised_is_what_there_is() -> None:
+    assert sorted(promised()) == sorted({*dataprep.__all__, "errors"} - {"__version__"})
 
 
 @pytest.mark.parametrize("name", sorted({*dataprep.__all__} - {"__version__"}))
