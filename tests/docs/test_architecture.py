@@ -9,7 +9,7 @@ from tests.docs.pages import DOCS, ROOT, said
 
 def test_the_floors_are_those_of_the_contract() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    floors, _ = settings["tool"]["importlinter"]["contracts"]
+    floors, *_ = settings["tool"]["importlinter"]["contracts"]
     ((place, block),) = said(r"```\n(dataprep\.cli\n[^`]*)```", DOCS / "architecture.md")
     assert block[1].splitlines() == floors["layers"], place
 
