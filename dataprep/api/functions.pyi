@@ -443,8 +443,8 @@ def folder(
             --dicom_attributes (patient, study).
         dicom_attributes: What of the headers of DICOM images is kept as attributes: view,
             laterality, body_part, age (in decades), age_years, sex, manufacturer,
-            pixel_spacing, study, patient; all: these without age_years. The last two are
-            hashed with --hash_key.
+            row_spacing, column_spacing (in mm), study, patient; all: these without
+            age_years. The last two are hashed with --hash_key.
         hash_key: A file with the secret key of hashes; openssl rand -hex 32 > FILE makes
             one.
         hash_keys: Make keys hashes of the images' paths, with --hash_key, where these may
