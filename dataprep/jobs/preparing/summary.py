@@ -9,8 +9,6 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
-from msgspec.structs import replace
-
 from dataprep.datasets import wanted_splits
 from dataprep.datasets.splits import in_usual_order
 from dataprep.errors import DatasetError, RejectedError, SourceError, UsageError
@@ -90,7 +88,7 @@ def summarize(
         splits = index.splits(unmatched)
         classes, said = index.classes(splits)
         index.check()
-        summary = replace(index.counted(splits, classes, unmatched), key=key, said=said)
+        summary = index.counted(key, splits, classes, said, unmatched)
         write_state(path, summary)
     _report(summary, raw.report, stratified=raw.found.cut is not None)
     return summary
@@ -186,7 +184,9 @@ class _Index:
                 "was there, or use --overwrite to make the data set of what there is now"
             )
 
-    def counted(self, splits: Sequence[str], classes: Classes, unmatched: Unmatched) -> ScanSummary:
+    def counted(
+        self, key: str, splits: Sequence[str], classes: Classes, said: str, unmatched: Unmatched
+    ) -> ScanSummary:
         """The images that are taken, chosen and counted."""
         images, found, request = self.images, self.raw.found, self.request
         names, many = [name for name, _ in classes], found.multilabel
@@ -199,7 +199,7 @@ class _Index:
             counts.update(part.counts)
         sums = images.summaries()
         return ScanSummary(
-            key="",
+            key=key,
             splits=tuple(split for split in splits if split in sums),
             classes=tuple(classes),
             input=sums,
@@ -208,6 +208,7 @@ class _Index:
             assigned=images.assigned(),
             ignored=images.ignored(),
             counts=dict(counts),
+            said=said,
             # Those of a complete data set are what they are.
             lacking={
                 split: tuple(names)
