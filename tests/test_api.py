@@ -455,7 +455,7 @@ def test_watching_ends_with_the_run(
     cli: Cli, tiny: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert cli("status", tiny.out, "--watch").out == cli("status", tiny.out).out
-    monkeypatch.setattr("dataprep.cli.status._LINE_SECONDS", 0.2)
+    monkeypatch.setattr("dataprep.cli.checks._LINE_SECONDS", 0.2)
     out = tiny.copy(tmp_path / "out")
     program = (
         "import sys; from pathlib import Path; from dataprep.jobs.output.lock import locked;"

@@ -66,7 +66,9 @@ _COMMANDS = {
 _MODULES = {
     **dict.fromkeys(("compact", "convert", "select"), "sets"),
     **dict.fromkeys(("card", "lint", "preview", "report"), "review"),
-    **dict.fromkeys(("diff", "verify"), "checks"),
+    **dict.fromkeys(("diff", "status", "verify"), "checks"),
+    "sinks": "doctor",
+    "sql": "inspect",
     **dict.fromkeys(("hook", "push", "stage"), "staging"),
 }
 
@@ -82,7 +84,7 @@ class _LazyGroup(click.Group):
             module = importlib.import_module(f"dataprep.cli.{_MODULES.get(cmd_name, cmd_name)}")
             found: click.Command = getattr(module, f"{cmd_name}_command")
         elif cmd_name in _datasets():
-            from dataprep.cli.prepare import dataset_command
+            from dataprep.cli.sets import dataset_command
 
             found = dataset_command(cmd_name)
         else:
