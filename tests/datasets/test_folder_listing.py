@@ -700,7 +700,7 @@ def test_columns_that_are_classes(tmp_path: Path, suffix: str) -> None:
         (
             "path,A,uncertain_labels\nx,-1,1\n",
             {"attribute_columns": "all", "uncertain": "keep"},
-            ": --attribute_columns uncertain_labels: what is uncertain in --label_columns gets",
+            ": --attribute_columns: uncertain_labels cannot be an attribute",
         ),
     ],
 )
