@@ -116,7 +116,8 @@ class Int(Kind):
 
     name = "int"
     column = "int64"
-    pattern = "0|-?[1-9][0-9]{0,17}"  # 007 is an ID, and not that of 7
+    # 007 is an ID, and not that of 7; a table program writes 7.0 where a column has gaps.
+    pattern = r"(0|-?[1-9][0-9]{0,17})(\.0)?"
     feature = "int64_list"
     missing = MISSING
     samples = (1, 0, -1, _LARGEST, MISSING + 1)

@@ -379,7 +379,7 @@ def test_what_cannot_grow_says_so(
     ("cells", "said"),
     [
         ("1,unk", "the attribute age (int), now there is age (text); --append"),
-        ("-1,9", "the attribute none, now there is uncertain_labels (text); --append"),
+        ("-1,9", "the attribute none, now there is uncertain_labels (uncertain); --append"),
     ],
 )
 def test_attributes_stay_what_they_are(cli: Cli, tmp_path: Path, cells: str, said: str) -> None:

@@ -84,7 +84,7 @@ def test_pixels_come_back_as_png_and_as_the_same_pixels(
     for a, b in (("images", "again"), (pixels, "images")):
         result = cli("diff", tmp_path / a, tmp_path / b, "--workers", 1)
         assert result.code == 0, result
-        assert "attributes and pixels" in result.out
+        assert "fields and pixels" in result.out
 
 
 @pytest.mark.parametrize("counts", [5, "train=24,validation=6"])

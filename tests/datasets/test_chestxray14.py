@@ -164,8 +164,8 @@ def test_a_row_has_what_the_lists_say(raw: Radiographs) -> None:
         "line": 5,
         "labels": ["Effusion"],
         "boxes": [
-            {"xmin": 0.0, "ymin": 0.0, "xmax": 0.5, "ymax": 0.5},
-            {"xmin": 0.0, "ymin": 0.5, "xmax": 0.25, "ymax": 1.0},
+            [0.0, 0.0, 0.5, 0.5],
+            [0.0, 0.5, 0.25, 1.0],
         ],
         "box_labels": ["Mass", "Infiltration"],
         "group": "3",

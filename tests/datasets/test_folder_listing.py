@@ -464,7 +464,7 @@ def test_columns_become_attributes(tmp_path: Path, raw: Path, suffix: str, packe
         (["7", "12", "-3"], [7, 12, -3], ["7", "12", "-3"]),
         (["0007", "12", "0"], ["0007", "12", "0"], ["0007", "12", "0"]),
         (["01", "1", "1.0"], ["01", "1", "1.0"], ["01", "1", "1"]),
-        ([12, 12.0, 7], ["12", "12.0", "7"], ["12", "12", "7"]),
+        ([12, 12.0, 7], [12, 12, 7], ["12", "12", "7"]),
     ],
 )
 def test_each_id_is_one_group_and_one_attribute(
@@ -700,7 +700,7 @@ def test_columns_that_are_classes(tmp_path: Path, suffix: str) -> None:
         (
             "path,A,uncertain_labels\nx,-1,1\n",
             {"attribute_columns": "all", "uncertain": "keep"},
-            ": --attribute_columns uncertain_labels: what is uncertain in --label_columns gets",
+            ": --attribute_columns: uncertain_labels cannot be an attribute",
         ),
     ],
 )

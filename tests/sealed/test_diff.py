@@ -33,7 +33,7 @@ def test_arrays_are_compared_with_images_pixel_by_pixel(cli: Cli, shelf: Shelf) 
     for name in ("lmdb-raw", "hdf5-arrays", "hdf5-caffe"):
         result = cli("diff", png, shelf(name).out, "--workers", 1)
         assert result.code == 0, result
-        assert "attributes and pixels" in result.out
+        assert "fields and pixels" in result.out
 
 
 def test_another_order_is_said_and_is_no_difference(cli: Cli, tiny: Made, tmp_path: Path) -> None:

@@ -174,11 +174,6 @@ class Listing:
             for name in self._own
         ]
         refuse_reserved(found, f"{self.file.name}: --attribute_columns")
-        if has_uncertain and UNCERTAIN.name in self._own:
-            raise SourceError(
-                f"{self.file.name}: --attribute_columns {UNCERTAIN.name}: what is uncertain in "
-                "--label_columns gets that name; leave it out"
-            )
         return (*found, *[UNCERTAIN] * has_uncertain)
 
     def box_form(self) -> tuple[BoxForm, bool]:
