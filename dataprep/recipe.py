@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Literal, TypeAlias, get_args
+from dataclasses import dataclass
+from typing import ClassVar, Literal, TypeAlias, get_args
+
+from msgspec.structs import replace
 
 from dataprep.errors import UsageError
-from dataprep.options import option, options_of
+from dataprep.options import option, options_of, written
 from dataprep_schemas.manifest import ImageRecipe
 
 Check: TypeAlias = Literal["header", "bitstream", "pixels"]
@@ -232,10 +234,19 @@ class Recipe:
 
         ``max_image_bytes`` only where it is not the default: no image file reaches that.
         """
-        said: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
-        said["resize"] = None if self.resize is None else str(self.resize)
+        said = {each.name: getattr(self, each.field) for each in options_of(Recipe)}
         if self.max_image_bytes == MAX_IMAGE_BYTES:
             del said["max_image_bytes"]
         return ImageRecipe(
-            **said, chroma=CHROMA, repair_chroma=REPAIR_CHROMA, repair_quality=REPAIR_QUALITY
+            options={name: written(value) for name, value in said.items() if value is not None},
+            passes=self.passes,
+            max_pixels=self.max_pixels,
+            chroma=CHROMA,
+            repair_chroma=REPAIR_CHROMA,
+            repair_quality=REPAIR_QUALITY,
         )
+
+
+def changed_recipe(made: ImageRecipe, **options: str) -> ImageRecipe:
+    """What a manifest says of images, with other values of options."""
+    return replace(made, options={**made.options, **options})

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from dataprep.system.messages import printable, sized
@@ -204,8 +205,7 @@ class Display:
 
     def _print(self, text: str) -> None:
         # That nobody reads any more, as in `dataprep … | head`, is no reason to stop a long job.
-        from tqdm import tqdm
-
+        tqdm = _tqdm("tqdm").tqdm
         _lock_threads_only(tqdm)
         try:
             with tqdm.external_write_mode(file=self._messages):
@@ -222,6 +222,11 @@ def _line(text: str) -> None:
         print(printable(text), file=sys.stderr, flush=True)  # noqa: T201  # its voice
 
 
+def _tqdm(module: str) -> Any:
+    """Imported when used; it ships no types, and users' checkers are not to ask for any."""
+    return import_module(module)
+
+
 def _lock_threads_only(bars: Any) -> None:
     """Give tqdm a lock of threads: its own is, since Python 3.14, a semaphore that may leak."""
     if not hasattr(bars, "_lock"):
@@ -230,11 +235,10 @@ def _lock_threads_only(bars: Any) -> None:
 
 def _new_bar(progress: Progress) -> Any:
     """A bar whose rate is ours: tqdm's own is nonsense in the first moments, and then jumps."""
-    from tqdm import TqdmWarning
-
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", TqdmWarning)  # a notebook without ipywidgets gets text
-        from tqdm.auto import tqdm
+        # A notebook without ipywidgets gets text.
+        warnings.simplefilter("ignore", _tqdm("tqdm").TqdmWarning)
+        tqdm = _tqdm("tqdm.auto").tqdm
 
     _lock_threads_only(tqdm)
     return tqdm(

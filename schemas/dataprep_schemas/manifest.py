@@ -57,45 +57,21 @@ class Value(Struct, frozen=True, forbid_unknown_fields=True):
     """Something that the manifest says."""
 
 
-class ImageRecipe(Value, frozen=True, kw_only=True, omit_defaults=True):
-    """How images were checked and converted; the options of the command line, and constants.
+class ImageRecipe(Value, frozen=True, kw_only=True):
+    """How images were checked and converted: options of the command line, and constants.
 
     Attributes:
-        check: how far images that pass were decoded.
-        resize: the shorter side in pixels, ``256``, or width and height, ``320x256``.
-        center_crop: side in pixels of the square that was cut from the middle.
-        filter: that images were resampled with.
-        quality: of JPEGs that were encoded anew on request.
-        encoding: the form of all images; ``keep`` leaves those of `passes` what they are.
+        options: by name, as on the command line.
         passes: forms that are kept byte for byte where nothing changes.
-        depth: bits a sample; ``keep`` leaves the 16 of PNGs.
-        color: ``rgb`` and ``gray`` are for all images.
-        exif: what was done about the EXIF orientation.
-        strip_metadata: whether what is kept lost what it had beside pixels.
-        dicom_window: what of a DICOM image's values is shown.
         max_pixels: images of more were rejected.
-        max_image_bytes: files of more were rejected; null stands for 256 MiB.
-        stats: whether the images were measured.
         chroma: subsampling of JPEGs that were encoded anew on request.
         repair_chroma: the same of those that were repaired.
         repair_quality: quality of those.
     """
 
-    check: Literal["header", "bitstream", "pixels"]
-    resize: Annotated[str, Meta(pattern=f"^[0-9]{{1,9}}(x[0-9]{{1,9}})?{_END}")] | None
-    center_crop: Positive | None
-    filter: Literal["box", "bilinear", "bicubic", "mitchell", "lanczos"]
-    quality: Annotated[int, Meta(ge=1, le=100)]
-    encoding: Literal["keep", "jpeg", "png", "raw"]
+    options: Options
     passes: tuple[Literal["JPEG", "PNG"], ...]
-    depth: Literal["8", "keep"]
-    color: Literal["keep", "rgb", "gray"]
-    exif: Literal["auto", "apply", "ignore"]
-    strip_metadata: bool = False
-    dicom_window: Annotated[str, Meta(max_length=64)] = "file"
     max_pixels: Positive
-    max_image_bytes: Positive | None = None
-    stats: Literal["off", "on"]
     chroma: Option
     repair_chroma: Option
     repair_quality: Annotated[int, Meta(ge=1, le=100)]

@@ -188,7 +188,7 @@ def test_images_are_resized_as_from_the_raw_data_of_which_they_are_copies(
     assert found.keys() == expected.keys()
     assert expected.keys() - same <= repaired
     made = manifest(tmp_path / "new")
-    assert (made["image"]["resize"], made["image"]["quality"]) == ("64", 80)
+    assert (made["image"]["options"]["resize"], made["image"]["options"]["quality"]) == ("64", "80")
     assert made["lineage"][0]["image"] == manifest(photos.out)["image"]
     assert made["examples"]["size"] == [48, 48]
     rows = rows_of(tmp_path / "new", "stored", "repaired", "warned")
@@ -258,11 +258,11 @@ def test_16_bits_stay_and_statistics_are_taken_anew(
         joined = tmp_path / f"joined-{number}"
         chosen = ("select", *named, "--splits", "test", "--sample", "80%")
         assert cli(*chosen, "--to", joined, "--resize", "16").code == 0
-        assert manifest(joined)["image"]["depth"] == "keep"
+        assert manifest(joined)["image"]["options"]["depth"] == "keep"
         modes = {it.image().mode for it in dataprep.open(joined, "test")}
         assert modes == {"I;16", "L"}
         assert cli(*chosen, "--to", tmp_path / f"kept-{number}").code == 0
-        assert manifest(tmp_path / f"kept-{number}")["image"]["depth"] == "keep"
+        assert manifest(tmp_path / f"kept-{number}")["image"]["options"]["depth"] == "keep"
 
 
 def test_boxes_are_cut_with_their_images(cli: Cli, tiny: Made, tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ def test_large_files_are_rejected_and_the_limit_is_part_of_the_recipe(
         "5,368,709,120 bytes, at most 200,000 allowed (--max_image_bytes)",
     ]
     manifest = json.loads((out / "manifest.json").read_bytes())
-    assert manifest["image"]["max_image_bytes"] == 200_000
+    assert manifest["image"]["options"]["max_image_bytes"] == "200000"
     error = cli(*raw.command(out, "--max_bad", 2)).error
     assert "--max_image_bytes 200000, now none" in error
 

@@ -44,6 +44,7 @@ from dataprep.jobs.running.job import (
 )
 from dataprep.jobs.running.journal import exchange
 from dataprep.jobs.running.seal import seal
+from dataprep.recipe import changed_recipe
 from dataprep.sealed.set import SealedSet
 from dataprep.sealed.verify import Verified
 from dataprep.sinks import DatasetInfo
@@ -305,9 +306,12 @@ def _identity(
         # Images are copied: the codecs are still those that made them.
         output["versions"] = {**manifest.versions, **layout_versions(job.sink)}
         return replace(identity_of(manifest), **output)
-    image = replace(manifest.image, depth=_depth(sources)) if recipe is None else recipe.config()
-    if recipe is None and changed is not None:
-        image = replace(image, stats="off")  # they are of other images
+    if recipe is None:
+        image = changed_recipe(manifest.image, depth=_depth(sources))
+        if changed is not None:
+            image = changed_recipe(image, stats="off")  # they are of other images
+    else:
+        image = recipe.config()
     return replace(
         identity_of(manifest),
         image=image,
@@ -343,13 +347,13 @@ def _recipe(request: ConvertRequest, sources: Sequence[SealedSet]) -> Recipe | N
         recipe,
         depth=_depth(sources) if deep else "8",
         max_pixels=max(source.manifest.image.max_pixels for source in sources),
-        stats=before.stats,
+        stats="on" if before.options.get("stats") == "on" else "off",
     )
 
 
 def _depth(sources: Sequence[SealedSet]) -> Literal["8", "keep"]:
     """Bits a sample: 16 are kept if any of the sources has kept them."""
-    depths = {source.manifest.image.depth for source in sources}
+    depths = {source.manifest.image.options.get("depth") for source in sources}
     return "keep" if "keep" in depths else "8"
 
 

@@ -11,6 +11,7 @@ from dataprep.datasets.splits import parse_split
 from dataprep.errors import DatasetError, UsageError
 from dataprep.jobs.request import ConvertRequest, usual_shuffle
 from dataprep.jobs.running.job import is_split
+from dataprep.recipe import changed_recipe
 from dataprep.sealed.set import SealedSet
 from dataprep.sinks import DatasetInfo
 from dataprep.system.messages import counted, printable, some_of
@@ -172,7 +173,7 @@ def lineage(
                 name=chosen.names[number] if chosen.names else "",
             )
         before = manifest.image
-        anew = None if image in (before, replace(before, stats="off")) else before
+        anew = None if image in (before, changed_recipe(before, stats="off")) else before
         found += [
             Ancestor(manifest.sha256, manifest.sink, manifest.versions, anew, selected),
             *manifest.lineage,

@@ -233,7 +233,7 @@ def _option(name: str) -> str:
     if first == "sink":
         return f"--sink_option {rest.removeprefix('config.')}="
     if first in ("image", "dataset_config"):
-        return f"--{rest} "
+        return f"--{rest.removeprefix('options.')} "
     if first in ("seed", "limit", "folds", "layout", "shuffle", "num_shards"):
         return f"--{first} {rest}=" if rest else f"--{first} "
     if name in ("excluded", "excluded.digest"):
