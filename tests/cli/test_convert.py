@@ -132,7 +132,7 @@ def test_boxes_survive_or_their_loss_is_said(cli: Cli, tiny: Made, tmp_path: Pat
         assert [it.fields.get("boxes") for it in dataprep.open(tmp_path / name, "train")] == boxes
     result = cli("convert", out, "--to", tmp_path / "rec", "--sink", "recordio")
     assert result.code == 0
-    assert "sink recordio has no place for box_labels, boxes: left out" in result.out
+    assert "sink recordio has no place for boxes: left out" in result.out
 
 
 # --- resuming, and whose directory it is ---
