@@ -216,7 +216,7 @@ def recipe_of(made: Identity) -> str:
     }
     asked = to_builtins(made) | {"excluded": None, "versions": None}
     options = (
-        _option(name) + _show(value)
+        (_option(name) + _show(value)).removesuffix(" yes")  # flags have no value
         for name, _, value in _leaves_that_differ(usual, asked)
         if value is not None and _option(name)
     )
