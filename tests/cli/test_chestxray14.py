@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import io
-import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from tests.conftest import (
     rows_of,
     write_radiographs,
 )
+from tests.finished_sets import examples_of, manifest_of
 
 SPLITS = ("train", "validation", "test")
 RGBA, PALETTE, DEEP, OTHER_RGBA = (
@@ -34,16 +34,6 @@ RGBA, PALETTE, DEEP, OTHER_RGBA = (
 )
 TRUNCATED, MISSING, UNLISTED = "00000003_001.png", "00000003_002.png", "00000030_999.png"
 ALPHABETICAL = tuple(sorted(FINDINGS))
-
-
-def manifest_of(out: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((out / "manifest.json").read_bytes())
-    return found
-
-
-def examples_of(out: Path) -> Iterator[Example]:
-    for split in manifest_of(out)["splits"]:
-        yield from dataprep.open(out, split)
 
 
 def patients_of(out: Path) -> dict[str, set[object]]:

@@ -11,7 +11,7 @@ import pytest
 import dataprep
 from dataprep.errors import SinkError
 from tests.cli.test_append import CUT as CUT_OF_EACH
-from tests.cli.test_append import labels_of, manifest_of, picture
+from tests.cli.test_append import picture
 from tests.conftest import (
     FORMATS,
     Cli,
@@ -23,6 +23,7 @@ from tests.conftest import (
     rows_of,
     write_radiographs,
 )
+from tests.finished_sets import flip, labels_of, manifest_of
 
 # What grows is cut as what is made at once only where every image is cut by itself.
 CUT = (*CUT_OF_EACH, "--no_stratify")
@@ -189,9 +190,7 @@ def test_where_there_is_no_data_set_nothing_is_made(cli: Cli, tmp_path: Path) ->
 
 def test_a_damaged_set_is_not_compacted(cli: Cli, grown: Made) -> None:
     shard = sorted((grown.out / "train").iterdir())[1]
-    damaged = bytearray(shard.read_bytes())
-    damaged[100] ^= 1
-    shard.write_bytes(damaged)
+    flip(shard, 100)
     files = hashes(grown.out)
     error = cli("compact", grown.out).error
     assert f"train/{shard.name}: its SHA-256 is not the manifest's" in error
@@ -206,9 +205,7 @@ def test_what_is_copied_is_what_the_table_says(cli: Cli, folders: Made, tmp_path
     made = make(raw, tmp_path / "out", "--num_shards", "3")
     grow(cli, made, times=1)
     shard = sorted((made.out / "train").iterdir())[1]
-    damaged = bytearray(shard.read_bytes())
-    damaged[damaged.index(b"\xff\xd8") + 99] ^= 1
-    shard.write_bytes(damaged)
+    flip(shard, shard.read_bytes().index(b"\xff\xd8") + 99)
     files = hashes(made.out)
     with pytest.raises(SinkError, match=r"is not what records.parquet has there"):
         dataprep.compact(made.out, verify="size", workers=1)
