@@ -12,7 +12,17 @@ from PIL import Image
 
 from dataprep.sealed.verify import verify
 from dataprep.synthesize.imagenet import synthesize_imagenet
-from tests.conftest import Cli, Made, Raw, hashes, leftovers, make, rows_of, write_radiographs
+from tests.conftest import (
+    Cli,
+    Made,
+    Raw,
+    everyday,
+    hashes,
+    leftovers,
+    make,
+    rows_of,
+    write_radiographs,
+)
 from tests.finished_sets import labels_of, manifest_of, shards_of
 
 CUT = ("--fractions", "train=0.7,test=0.3", "--workers", "1")
@@ -418,13 +428,8 @@ def test_a_conversion_does_not_grow(cli: Cli, grown: Made, tmp_path: Path) -> No
     assert "it was converted" in refused(cli, made, "--sink", "webdataset")
 
 
-@pytest.mark.parametrize(
-    "sink",
-    [
-        *("recordio", "lmdb", "hdf5"),
-        *(pytest.param(name, marks=pytest.mark.thorough) for name in ("webdataset", "parquet")),
-    ],
-)
+# The other two are as recordio and hdf5: with sidecars, and with classes in each shard.
+@pytest.mark.parametrize("sink", everyday(["recordio", "lmdb", "hdf5"], ["webdataset", "parquet"]))
 def test_formats_of_several_files_grow(cli: Cli, folders: Made, tmp_path: Path, sink: str) -> None:
     """Also those whose shards have sidecars, or are directories; not by classes that all have."""
     raw = replace(folders.raw.copy(tmp_path / "raw"), options=(*CUT, "--sink", sink))

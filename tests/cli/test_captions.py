@@ -17,7 +17,7 @@ import dataprep
 from dataprep.plugins import load_sink
 from dataprep.sealed.set import SealedSet
 from dataprep_schemas.fields import CAPTIONS
-from tests.conftest import FORMATS, Cli, Made, Raw, rows_of
+from tests.conftest import FORMATS, Cli, Made, Raw, everyday, rows_of
 from tests.datasets.test_folder_listing import write_listing
 from tests.finished_sets import examples_of
 
@@ -64,7 +64,8 @@ def test_most_formats_keep_them() -> None:
     assert {*KEEPING} == kept & {*FORMATS}
 
 
-@pytest.mark.parametrize("name", [name for name in KEEPING if name != "tfrecord"])
+# Each format's own way to keep them is tried by tests/sinks/test_testing.py.
+@pytest.mark.parametrize("name", everyday(["webdataset"], KEEPING[1:]))
 def test_every_format_takes_and_gives_them_back(
     cli: Cli, captioned: Made, tmp_path: Path, name: str
 ) -> None:

@@ -17,6 +17,7 @@ from tests.conftest import (
     Cli,
     Made,
     Raw,
+    everyday,
     hashes,
     leftovers,
     make,
@@ -71,13 +72,7 @@ def grown(grown_once: Made, tmp_path: Path) -> Made:
 # --- what comes out ---
 
 
-@pytest.mark.parametrize(
-    "sink",
-    [
-        name if name == "tfrecord" else pytest.param(name, marks=pytest.mark.thorough)
-        for name in GROWING
-    ],
-)
+@pytest.mark.parametrize("sink", everyday(["tfrecord"], GROWING))
 def test_a_compacted_set_is_the_one_made_at_once(
     cli: Cli, folders: Made, tmp_path: Path, sink: str
 ) -> None:

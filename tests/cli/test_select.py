@@ -11,21 +11,26 @@ from typing import Any
 import pytest
 
 import dataprep
-from tests.conftest import FORMATS, Cli, Made, Raw, Shelf, hashes, leftovers, make, rows_of
+from tests.conftest import (
+    FORMATS,
+    Cli,
+    Made,
+    Raw,
+    Shelf,
+    everyday,
+    hashes,
+    leftovers,
+    make,
+    rows_of,
+)
 from tests.datasets.test_folder import write_tree
 from tests.finished_sets import keys_of as keys
 from tests.finished_sets import manifest_of as manifest
 from tests.finished_sets import shards_of as shards
 from tests.sinks.examples import picture
 
-# What is taken is copied as by convert, of which each format is tried every day.
-KINDS = (
-    *("tfrecord", "lmdb"),
-    *(
-        pytest.param(name, marks=pytest.mark.thorough)
-        for name in ("recordio", "webdataset", "hdf5", "parquet", "arrayrecord")
-    ),
-)
+# What is taken is copied as by convert, whose test has other formats.
+KINDS = everyday(["tfrecord", "recordio"], ["lmdb", "webdataset", "hdf5", "parquet", "arrayrecord"])
 
 
 def write_csv(path: Path, rows: Iterable[Sequence[object]]) -> Path:
