@@ -129,12 +129,12 @@ PIXELS = [name for name in FORMATS if name not in ENCODED]
 
 
 def everyday(chosen: Sequence[Any], others: Sequence[Any]) -> list[Any]:
-    """Values of a parameter, of which the others are left to `make test-all`.
+    """Values of a parameter, or tuples of several, of which the others are left to `make test-all`.
 
     What they would show is shown by a shorter test, which is to be named where this is called.
     """
-    left = [pytest.param(it, marks=pytest.mark.thorough) for it in others if it not in chosen]
-    return [*chosen, *left]
+    left = [it if isinstance(it, tuple) else (it,) for it in others if it not in chosen]
+    return [*chosen, *(pytest.param(*it, marks=pytest.mark.thorough) for it in left)]
 
 
 # CheXNet's order, written out once more: what is expected must not come from the code under test.
