@@ -59,9 +59,11 @@ THOROUGH = (
     *("pipelines/test_slurm_workers.py", "review/test_report.py", "staging/test_broadcast.py"),
 )
 
-# Likewise, of tests of every format: each damage costs a process, as others of the same library do.
+# Likewise, of tests of every format: these cost processes, as others of the same library do; that
+# their bytes are the same is also seen by tests/golden.
 THOROUGH_TESTS = {
-    f"test_damage_is_one_line[{variant}]"
+    f"{test}[{variant}]"
+    for test in ("test_damage_is_one_line", "test_equal_examples_give_equal_bytes")
     for variant in ("hdf5-arrays", "hdf5-caffe", "raw,single,off")
 }
 

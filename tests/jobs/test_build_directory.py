@@ -13,6 +13,7 @@ from dataprep.jobs.running.build_directory import BuiltFiles, building, remove_b
 from dataprep.sinks import DatasetInfo, WrittenFile
 from dataprep.system import filesystems
 from tests.conftest import Cli, Shelf, hashes, leftovers
+from tests.finished_sets import flip
 from tests.jobs.conftest import job_of
 
 INFO = DatasetInfo((("n01440764", "tench"),))
@@ -111,9 +112,7 @@ def test_a_byte_that_flips_in_scratch_is_noticed_and_the_shard_made_again(
 
     def damaged(places: BuiltFiles, written: Sequence[WrittenFile]) -> None:
         if next(deliveries) == number:
-            content = bytearray(places.paths[0].read_bytes())
-            content[len(content) // 2] ^= 1
-            places.paths[0].write_bytes(content)
+            flip(places.paths[0])
         deliver(places, written)
 
     lustre.setattr(BuiltFiles, "deliver", damaged)
