@@ -64,7 +64,7 @@ THOROUGH = (
 THOROUGH_TESTS = {
     f"{test}[{variant}]"
     for test in ("test_damage_is_one_line", "test_equal_examples_give_equal_bytes")
-    for variant in ("hdf5-arrays", "hdf5-caffe", "raw,single,off")
+    for variant in ("hdf5-arrays", "hdf5-caffe", "raw")
 }
 
 # What takes longest; whether its tests share what takes long to make, and so a process.

@@ -17,7 +17,6 @@ from tests.conftest import (
     Cli,
     Made,
     Raw,
-    everyday,
     hashes,
     leftovers,
     make,
@@ -72,11 +71,12 @@ def grown(grown_once: Made, tmp_path: Path) -> Made:
 # --- what comes out ---
 
 
-@pytest.mark.parametrize("sink", everyday(["tfrecord"], GROWING))
+@pytest.mark.thorough
+@pytest.mark.parametrize("sink", GROWING)
 def test_a_compacted_set_is_the_one_made_at_once(
     cli: Cli, folders: Made, tmp_path: Path, sink: str
 ) -> None:
-    """To the last byte, manifest and table of records included."""
+    """To the last byte, manifest and table of records included; below it is tried every day."""
     raw = replace(folders.raw.copy(tmp_path / "raw"), options=(*CUT, *FORMATS[sink]))
     made = make(raw, tmp_path / "out", "--num_shards", "3")
     before = manifest_of(made.out)["splits"]
@@ -117,7 +117,7 @@ def test_so_is_one_of_radiographs_of_which_some_are_rejected(cli: Cli, tmp_path:
     assert hashes(made.out) == at_once(cli, made, tmp_path / "once")
 
 
-def test_the_bytes_are_the_same_for_any_number_of_workers(
+def test_the_bytes_are_those_of_a_set_made_at_once_for_any_number_of_workers(
     cli: Cli, grown: Made, tmp_path: Path
 ) -> None:
     other = tmp_path / "other"
@@ -125,7 +125,9 @@ def test_the_bytes_are_the_same_for_any_number_of_workers(
     shutil.rmtree(other / ".dataprep")  # which may be deleted once a data set is sealed
     assert cli("compact", grown.out, "--workers", "1").code == 0
     assert dataprep.compact(other, workers=3).records == manifest_of(other)["totals"]["records"]
-    assert hashes(other) == hashes(grown.out)
+    assert hashes(other) == hashes(grown.out) == at_once(cli, grown, tmp_path / "once")
+    assert leftovers(grown.out) == []
+    assert not (grown.out / ".dataprep" / "append").exists()
 
 
 def test_classes_that_came_later_stay_behind_the_others(cli: Cli, grown: Made) -> None:

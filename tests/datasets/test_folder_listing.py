@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 from pyarrow import parquet
@@ -146,9 +146,12 @@ def test_plain_lines_as_caffe_and_places_have_them(tmp_path: Path, raw: Path) ->
     assert [row["key"] for row in found["missing"]] == ["polar bear.jpg"]
 
 
+# Each example opens a database, which takes as long as some fifty of others.
+FEW = settings(max_examples=8) if settings.get_current_profile_name() == "everyday" else settings()
 CELL = st.text(st.characters(exclude_characters="\r\0", codec="utf-8"), max_size=8)
 
 
+@FEW
 @given(
     st.lists(st.tuples(CELL, CELL), min_size=1, max_size=10),
     st.sampled_from([("csv", ","), ("tsv", "\t")]),
@@ -177,6 +180,7 @@ def test_quoting_is_that_of_csv(
     }
 
 
+@FEW
 @given(st.text("a.b/ \té\0\\", max_size=12).filter(lambda path: path.strip(" \t")[:1] != "/"))
 def test_paths_are_cleaned_as_those_of_archives_are(
     tmp_path_factory: pytest.TempPathFactory, path: str
@@ -342,6 +346,7 @@ def test_listed_paths_start_inside(tmp_path: Path, form: str) -> None:
     assert (row["key"], row["size"]) == ("a/1.jpg", 1)
 
 
+@FEW
 @given(
     st.lists(st.tuples(st.integers(0, 9), st.sampled_from(["p 1", "p2", "é"])), max_size=30),
     st.sampled_from(["patient", "folder", "path"]),

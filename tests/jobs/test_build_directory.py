@@ -12,7 +12,7 @@ from dataprep.jobs.running import build_directory
 from dataprep.jobs.running.build_directory import BuiltFiles, building, remove_build_directories
 from dataprep.sinks import DatasetInfo, WrittenFile
 from dataprep.system import filesystems
-from tests.conftest import Cli, Shelf, hashes, leftovers
+from tests.conftest import Cli, Shelf, everyday, hashes, leftovers
 from tests.finished_sets import flip
 from tests.jobs.conftest import job_of
 
@@ -46,8 +46,11 @@ def used(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     return found
 
 
-@pytest.mark.parametrize("build_dir", ["", "mine"])
-@pytest.mark.parametrize("name", ["lmdb", "hdf5-caffe"])
+# Where it is built does not depend on what is.
+@pytest.mark.parametrize(
+    ("name", "build_dir"),
+    everyday([("lmdb", ""), ("hdf5-caffe", "mine")], [("lmdb", "mine"), ("hdf5-caffe", "")]),
+)
 def test_it_is_built_in_scratch_or_where_the_user_says_and_copied(
     cli: Cli,
     shelf: Shelf,
