@@ -89,7 +89,7 @@ def modules_of(*commands: Sequence[str]) -> set[str]:
 
 def test_help_loads_nothing_heavy() -> None:
     heavy = {"apache_beam", "tensorflow", "numpy", "PIL", "google", "grpc"}
-    ways = ([], ["imagenet"], ["stage"], ["synthesize"])
+    ways: list[list[str]] = [[], ["imagenet"], ["stage"], ["synthesize"]]
     assert not heavy & modules_of(*([*way, "--help"] for way in ways))
 
 
