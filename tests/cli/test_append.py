@@ -309,7 +309,7 @@ def test_images_that_were_left_out_are_not_let_in_by_accident(
     [
         (("--quality", "80"), "--quality 95, now 80"),
         (("--seed", "3"), "--seed 0, now 3"),
-        (("--fractions", "train=0.5,test=0.5"), "--fractions train=0.7,test=0.3, now"),
+        (("--fractions", "train=0.5,test=0.5"), "--fractions train=70%,test=30%, now"),
         (("--sink", "webdataset"), "--sink tfrecord, now webdataset"),
         (("--layout", "flat"), "--layout split, now flat"),
         (("--limit", "3"), "--limit cannot be used with --append"),

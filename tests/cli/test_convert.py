@@ -129,7 +129,7 @@ def test_boxes_survive_are_cut_with_their_images_or_their_loss_is_said(
     assert {*filter(None, cut)} == {((0.0, 0.0, 0.5, 1.0),)}
     result = cli("convert", out, "--to", tmp_path / "rec", "--sink", "recordio")
     assert result.code == 0
-    assert "sink recordio has no place for box_labels, boxes: left out" in result.out
+    assert "sink recordio has no place for boxes: left out" in result.out
 
 
 # --- resuming, and whose directory it is ---
