@@ -59,10 +59,12 @@ THOROUGH = (
     *("pipelines/test_slurm_workers.py", "review/test_report.py", "staging/test_broadcast.py"),
 )
 
-# Likewise, of tests of every format: each damage costs a process, as others of the same library do.
+# Likewise, of tests of every format: these cost processes, as others of the same library do; that
+# their bytes are the same is also seen by tests/golden.
 THOROUGH_TESTS = {
-    f"test_damage_is_one_line[{variant}]"
-    for variant in ("hdf5-arrays", "hdf5-caffe", "raw,single,off")
+    f"{test}[{variant}]"
+    for test in ("test_damage_is_one_line", "test_equal_examples_give_equal_bytes")
+    for variant in ("hdf5-arrays", "hdf5-caffe", "raw")
 }
 
 # What takes longest; whether its tests share what takes long to make, and so a process.
@@ -126,6 +128,16 @@ UNSIZED = {
 }
 ENCODED = [name for name, options in FORMATS.items() if "--resize" not in options]
 PIXELS = [name for name in FORMATS if name not in ENCODED]
+
+
+def everyday(chosen: Sequence[Any], others: Sequence[Any]) -> list[Any]:
+    """Values of a parameter, or tuples of several, of which the others are left to `make test-all`.
+
+    What they would show is shown by a shorter test, which is to be named where this is called.
+    """
+    left = [it if isinstance(it, tuple) else (it,) for it in others if it not in chosen]
+    return [*chosen, *(pytest.param(*it, marks=pytest.mark.thorough) for it in left)]
+
 
 # CheXNet's order, written out once more: what is expected must not come from the code under test.
 FINDINGS = (

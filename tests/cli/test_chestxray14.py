@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import io
-import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from tests.conftest import (
     rows_of,
     write_radiographs,
 )
+from tests.finished_sets import examples_of, manifest_of
 
 SPLITS = ("train", "validation", "test")
 RGBA, PALETTE, DEEP, OTHER_RGBA = (
@@ -34,16 +34,6 @@ RGBA, PALETTE, DEEP, OTHER_RGBA = (
 )
 TRUNCATED, MISSING, UNLISTED = "00000003_001.png", "00000003_002.png", "00000030_999.png"
 ALPHABETICAL = tuple(sorted(FINDINGS))
-
-
-def manifest_of(out: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((out / "manifest.json").read_bytes())
-    return found
-
-
-def examples_of(out: Path) -> Iterator[Example]:
-    for split in manifest_of(out)["splits"]:
-        yield from dataprep.open(out, split)
 
 
 def patients_of(out: Path) -> dict[str, set[object]]:
@@ -108,20 +98,37 @@ def test_every_image_has_the_labels_and_attributes_of_the_csv(radiographs: Made)
     assert max(len(example.labels) for example in found.values()) >= 3
 
 
-def test_an_images_boxes_are_those_of_the_list(radiographs: Made) -> None:
-    lines = (radiographs.raw.path / "BBox_List_2017.csv").read_text().splitlines()[1:]
+SIDE, CROP = 24, 16
+
+
+def cut(start: str, extent: str, crop: int) -> tuple[float, float]:
+    """A box's side in pixels of 1024, as fractions of the middle of the picture."""
+    margin = (SIDE - crop) / 2
+    low = float(start)
+    ends = ((end / 1024 * SIDE - margin) / crop for end in (low, low + float(extent)))
+    first, last = (min(max(end, 0.0), 1.0) for end in ends)
+    return first, last
+
+
+@pytest.mark.parametrize("crop", [SIDE, CROP])
+def test_an_images_boxes_are_those_of_the_list_in_what_a_crop_leaves(
+    cli: Cli, radiographs: Made, tmp_path: Path, crop: int
+) -> None:
+    out = radiographs.out
+    if crop < SIDE:
+        out = tmp_path
+        assert cli(*radiographs.command(out, "--center_crop", crop)).code == 0
     expected: dict[str, list[tuple[str, list[float]]]] = {}
-    for line in lines:
+    for line in (radiographs.raw.path / "BBox_List_2017.csv").read_text().splitlines()[1:]:
         name, finding, *numbers = line.split(",")
-        left, top, width, height = (float(number) / 1024 for number in numbers[:4])
-        label = {"Infiltrate": "Infiltration"}.get(finding, finding)
-        expected.setdefault(name, []).append((label, [left, top, left + width, top + height]))
-    found = {
-        example.key: example
-        for example in examples_of(radiographs.out)
-        if "boxes" in example.fields
-    }
+        left, right = cut(numbers[0], numbers[2], crop)
+        top, bottom = cut(numbers[1], numbers[3], crop)
+        if left < right and top < bottom:
+            label = {"Infiltrate": "Infiltration"}.get(finding, finding)
+            expected.setdefault(name, []).append((label, [left, top, right, bottom]))
+    found = {example.key: example for example in examples_of(out) if example.fields.get("boxes")}
     assert found.keys() == expected.keys()
+    assert len(found) > 3
     for key, example in found.items():
         boxes = [
             (FINDINGS[label], list(box))

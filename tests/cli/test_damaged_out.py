@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,8 @@ from dataprep.system.state_files import write_state
 from dataprep_schemas.state import MergeJournal
 from tests.cli.test_append import CUT, picture
 from tests.cli.test_compact import grow
-from tests.conftest import Cli, Made, Raw, hashes, leftovers, make, rows_of, write_folders
+from tests.conftest import Cli, Made, Raw, everyday, hashes, leftovers, make, rows_of, write_folders
+from tests.finished_sets import flip
 from tests.forging import forge
 
 # One of every kind of file that a run leaves in OUT.
@@ -35,12 +37,6 @@ KEPT = (
 )
 
 
-def flip(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
-
-
 def make_directory(path: Path) -> None:
     path.unlink()
     path.mkdir()
@@ -51,16 +47,20 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "cut": lambda path: path.write_bytes(path.read_bytes()[:-7]),
     "removed": Path.unlink,
 }
-CASES = [
-    pytest.param(name, damage, id=f"{name}-{damage}", marks=marks)
-    for damage in DAMAGES
-    for name in KEPT
-    for marks in [() if damage == "flipped" else pytest.mark.thorough]
-]
+
+
+def cases(names: Sequence[str], everyday: Collection[str]) -> list[Any]:
+    """Each damage of each file; every day a turned bit of some."""
+    return [
+        pytest.param(name, damage, id=f"{name}-{damage}", marks=marks)
+        for damage in DAMAGES
+        for name in names
+        for marks in [() if damage == "flipped" and name in everyday else pytest.mark.thorough]
+    ]
 
 
 @pytest.mark.parametrize("sealed", [False, pytest.param(True, marks=pytest.mark.thorough)])
-@pytest.mark.parametrize(("name", "damage"), CASES)
+@pytest.mark.parametrize(("name", "damage"), cases(KEPT, KEPT))
 def test_any_kept_file_heals_or_is_overwritten(
     cli: Cli, tiny: Made, tmp_path: Path, name: str, damage: str, sealed: bool
 ) -> None:
@@ -136,9 +136,12 @@ def victim(tmp_path: Path) -> Path:
     return path
 
 
+# Those that are left out are no counts for the same reason as the last, to the same reader.
 @pytest.mark.parametrize(
     "counts",
-    [{"../../victim/notes": 1}, {"/victim/notes": 1}, {"a": 10**12}, {"a": True}, [], None],
+    everyday(
+        [{"../../victim/notes": 1}, {"a": 10**12}], [{"/victim/notes": 1}, {"a": True}, [], None]
+    ),
     ids=json.dumps,
 )
 def test_a_forged_job_file_deletes_nothing(
@@ -154,13 +157,25 @@ def test_a_forged_job_file_deletes_nothing(
     assert hashes(out) == tiny.files
 
 
-@pytest.fixture
-def grown(tmp_path: Path) -> Made:
-    """Class folders to which was added once, in a directory that a test may damage."""
-    write_folders(tmp_path / "raw")
-    made = make(Raw(tmp_path / "raw", CUT, "folder"), tmp_path / "out", "--num_shards", 2)
+@pytest.fixture(scope="module")
+def grown_once(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """Class folders to which was added once."""
+    place = tmp_path_factory.mktemp("grown")
+    write_folders(place / "raw")
+    made = make(Raw(place / "raw", CUT, "folder"), place / "out", "--num_shards", 2)
     grow(Cli(), made, times=1)
     return made
+
+
+def copied(made: Made, place: Path) -> Made:
+    """The same for a test that damages it."""
+    return replace(made, raw=made.raw.copy(place / "raw"), out=made.copy(place / "out"))
+
+
+@pytest.fixture
+def grown(grown_once: Made, tmp_path: Path) -> Made:
+    """The set that grew, in a directory that a test may damage."""
+    return copied(grown_once, tmp_path)
 
 
 # One of every kind of file of a set that grew, and of one that --append is making inside it.
@@ -173,38 +188,41 @@ GROWN = (
 )
 
 
-@pytest.mark.parametrize(
-    ("name", "damage"),
-    [
-        pytest.param(name, damage, id=f"{name}-{damage}", marks=marks)
-        for damage in DAMAGES
-        for name in GROWN
-        for marks in [() if damage == "flipped" else pytest.mark.thorough]
-    ],
-)
-def test_a_set_that_grew_heals_or_is_overwritten_in_the_midst_of_a_merge(
-    cli: Cli, grown: Made, name: str, damage: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture(scope="module")
+def interrupted(grown_once: Made, tmp_path_factory: pytest.TempPathFactory) -> Made:
     """The journal is written, and nothing of it is done: a kill at the worst moment."""
-    picture(grown.raw.path / "airfield" / "more.jpg", 99)
-    out = grown.out
+    made = copied(grown_once, tmp_path_factory.mktemp("interrupted"))
+    picture(made.raw.path / "airfield" / "more.jpg", 99)
 
     def killed(*_: object, **__: object) -> None:
         raise SinkError
 
-    with monkeypatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(journal_module, "finish_merge", killed)
-        assert cli(*grown.command(out, "--append")).code == 1
-    assert (out / ".dataprep/grow.json").exists()
+        assert Cli()(*made.command(made.out, "--append")).code == 1
+    assert (made.out / ".dataprep/grow.json").exists()
+    return made
+
+
+# Every day one of each end: the set heals, is overwritten, or the directory is moved away.
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    cases(GROWN, ["manifest.json", ".dataprep/append/records.parquet", GROWN[-1]]),
+)
+def test_a_set_that_grew_heals_or_is_overwritten_in_the_midst_of_a_merge(
+    cli: Cli, interrupted: Made, tmp_path: Path, name: str, damage: str
+) -> None:
+    grown = copied(interrupted, tmp_path)
+    out = grown.out
     if (out / name).exists():
         DAMAGES[damage](out / name)
-    again = cli(*grown.command(out, "--append"))
-    assert "Traceback" not in again.err
-    if again.code:
-        if "move the directory away" in again.error:
+    result = cli(*grown.command(out, "--append"))
+    assert "Traceback" not in result.err
+    if result.code:
+        if "move the directory away" in result.error:
             shutil.rmtree(out)
         else:
-            assert "--overwrite" in again.error
+            assert "--overwrite" in result.error
         result = cli(*grown.command(out, "--overwrite"))
         assert result.code == 0, result
     assert cli("verify", out, "--level", "size").code == 0

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import csv
-import json
 import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from PIL import Image
@@ -18,6 +16,8 @@ import dataprep
 from tests.conftest import Cli, Made, hashes, leftovers
 from tests.datasets.test_folder import write_archive
 from tests.datasets.test_folder_listing import write_listing
+from tests.finished_sets import examples_of, keys_of, manifest_of, splits_of
+from tests.steering import shards
 
 CLASSES = ["airfield", "bar", "cañon"]
 Form = Callable[[Path, Path], None]
@@ -32,28 +32,12 @@ def files_of(raw: Path) -> dict[str, bytes]:
     }
 
 
-def manifest_of(out: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((out / "manifest.json").read_bytes())
-    return found
-
-
-def keys_of(out: Path) -> dict[str, set[str]]:
-    return {
-        split: {example.key for example in dataprep.open(out, split)}
-        for split in manifest_of(out)["splits"]
-    }
-
-
-def shards_of(files: dict[str, str]) -> dict[str, str]:
-    return {name: digest for name, digest in files.items() if name != "manifest.json"}
-
-
 # --- what comes out ---
 
 
 def test_every_image_is_there_as_it_was_with_its_folder_as_class(folders: Made) -> None:
     files = files_of(folders.raw.path)
-    examples = [e for split in ("train", "test") for e in dataprep.open(folders.out, split)]
+    examples = [*examples_of(folders.out)]
     assert {example.key: example.encoded for example in examples} == files
     assert {example.format for example in examples} == {"JPEG", "PNG"}
     assert [list(entry) for entry in dataprep.open(folders.out, "train").classes] == [
@@ -61,10 +45,9 @@ def test_every_image_is_there_as_it_was_with_its_folder_as_class(folders: Made) 
     ]
     for example in examples:
         assert CLASSES[example.class_index] == example.key.partition("/")[0] == example.class_name
-    assert {split: len(keys) > 2 for split, keys in keys_of(folders.out).items()} == {
-        "train": True,
-        "test": True,
-    }
+    found = Counter(splits_of(folders.out).values())
+    assert found.keys() == {"train", "test"}
+    assert min(found.values()) > 2
     assert manifest_of(folders.out)["dataset_config"]["fractions"]
 
 
@@ -119,7 +102,7 @@ def listed(folders: Made, tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 
 def test_a_listing_makes_the_very_shards_that_the_folders_make(folders: Made, listed: Made) -> None:
-    assert shards_of(listed.files) == shards_of(folders.files)
+    assert shards(listed.files) == shards(folders.files)
 
 
 @pytest.mark.parametrize("more", [(), ("--splits", "train")], ids=["whole", "one-split"])
@@ -172,7 +155,7 @@ def test_shares_that_leave_a_class_without_an_image_say_so(cli: Cli, tmp_path: P
     cut = ("--fractions", "train=0.9,validation=0.1", "--workers", 1)
     result = cli("folder", "--raw", tmp_path / "raw", "--out", tmp_path / "out", *cut)
     assert result.code == 0, result
-    there = {key.partition("/")[0] for key in keys_of(tmp_path / "out")["validation"]}
+    there = {key.partition("/")[0] for key in keys_of(tmp_path / "out", "validation")}
     lacking = sorted({f"c{number:02d}" for number in range(25)} - there)
     said = f"{', '.join(lacking[:5])} and {len(lacking) - 5} more; if shares cut"
     assert f"\nvalidation has no image of {len(lacking)} of 25 classes: {said}" in result.out
@@ -180,10 +163,6 @@ def test_shares_that_leave_a_class_without_an_image_say_so(cli: Cli, tmp_path: P
     result = cli("folder", "--raw", tmp_path / "raw", "--out", tmp_path / "tenth", "--limit", "10%")
     assert result.code == 0, result
     assert manifest_of(tmp_path / "tenth")["totals"]["records"] == 10
-
-
-def splits_of(out: Path) -> dict[str, str]:
-    return {key: split for split, keys in keys_of(out).items() for key in keys}
 
 
 def test_what_is_assigned_stays_even_where_out_is_made_anew(
@@ -252,11 +231,8 @@ def test_folds_are_attributes_and_stay_when_a_data_set_grows(
 
 
 def folds_in(out: Path) -> dict[str, tuple[str, int | str]]:
-    return {
-        example.key: (split, example.fields["fold"])
-        for split in manifest_of(out)["splits"]
-        for example in dataprep.open(out, split)
-    }
+    splits = splits_of(out)
+    return {it.key: (splits[it.key], it.fields["fold"]) for it in examples_of(out)}
 
 
 def test_nothing_moves_without_a_word(cli: Cli, folders: Made, tmp_path: Path) -> None:
@@ -314,7 +290,7 @@ def test_links_that_lead_nowhere_and_images_without_a_class_count_for_max_bad(
     assert cli(*command, "--max_bad", 3, "--overwrite").code == 0
     totals = manifest_of(out)["totals"]
     assert (totals["records"], totals["missing"], totals["unlisted"]) == (3, 1, 2)
-    assert keys_of(out).keys() == {"train", "validation"}
+    assert manifest_of(out)["splits"].keys() == {"train", "validation"}
     Image.new("L", (8, 8)).save(raw / "train/a/nowhere", "PNG")  # where the link leads
     assert "with --max_bad 2, without" in cli(*command, "--overwrite").error
 

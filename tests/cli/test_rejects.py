@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
-from tests.conftest import Cli, Made, Raw, hashes, leftovers, rows_of
+from tests.conftest import Cli, Made, Raw, hashes, leftovers, make, rows_of
+from tests.finished_sets import manifest_of
+
+
+@pytest.fixture(scope="module")
+def accepted(spoilt: Raw, tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """What the spoilt set becomes where its bad images are accepted."""
+    return make(spoilt, tmp_path_factory.mktemp("accepted") / "out", "--max_bad", 4)
 
 
 def test_rejected_images_exit_with_3_and_the_way_to_accept_them_seals(
@@ -43,51 +49,45 @@ def test_max_bad_is_a_number_or_a_share_of_all_images(
     (out / "manifest.json").unlink(missing_ok=True)
 
 
-def test_a_lower_max_bad_leaves_an_earlier_seal(cli: Cli, spoilt: Raw, tmp_path: Path) -> None:
-    assert cli(*spoilt.command(tmp_path, "--max_bad", 4)).code == 0
-    sealed = hashes(tmp_path)
-    result = cli(*spoilt.command(tmp_path))
+def test_a_lower_max_bad_leaves_an_earlier_seal(cli: Cli, accepted: Made, tmp_path: Path) -> None:
+    out = accepted.copy(tmp_path / "out")
+    result = cli(*accepted.command(out))
     assert result.code == 3
     assert "an earlier seal" in result.error
-    assert hashes(tmp_path) == sealed
+    assert hashes(out) == accepted.files
 
 
-def test_the_manifest_accounts_for_every_image(cli: Cli, spoilt: Raw, tmp_path: Path) -> None:
-    assert cli(*spoilt.command(tmp_path, "--max_bad", 4)).code == 0
-    manifest = json.loads((tmp_path / "manifest.json").read_bytes())
+def test_the_manifest_accounts_for_every_image(accepted: Made) -> None:
+    out, raw = accepted.out, accepted.raw.path
+    manifest = manifest_of(out)
     on_disk = {
-        "train": {
-            f"{path.parent.name}/{path.name}" for path in (spoilt.path / "train").rglob("*.JPEG")
-        },
-        "validation": {path.name for path in (spoilt.path / "validation").iterdir()},
+        "train": {f"{path.parent.name}/{path.name}" for path in (raw / "train").rglob("*.JPEG")},
+        "validation": {path.name for path in (raw / "validation").iterdir()},
     }
     for name, split in manifest["splits"].items():
-        rows = [row for row in rows_of(tmp_path) if row["split"] == name]
+        rows = [row for row in rows_of(out) if row["split"] == name]
         assert {row["key"] for row in rows} == on_disk[name]
         assert split["images_found"] == len(on_disk[name]) == len(rows)
         assert split["records"] + split["rejected"] == split["images_found"]
         assert sum(split["class_records"].values()) == split["records"]
         assert sum(shard["records"] for shard in split["shards"]) == split["records"]
-    rejected = rows_of(tmp_path, "rejected")
+    rejected = rows_of(out, "rejected")
     assert len(rejected) == manifest["splits"]["train"]["rejected"] == 4
     assert len({row["reason"] for row in rejected}) == 4
     assert manifest["totals"]["rejected"] == 4
-    assert manifest["records_table"]["rows"] == len(rows_of(tmp_path))
+    assert manifest["records_table"]["rows"] == len(rows_of(out))
 
 
-def test_a_cmyk_jpeg_and_a_png_are_repaired_and_noted(
-    cli: Cli, spoilt: Raw, tmp_path: Path
-) -> None:
-    assert cli(*spoilt.command(tmp_path, "--max_bad", 4)).code == 0
-    noted = rows_of(tmp_path, "repaired", "warned")
+def test_a_cmyk_jpeg_and_a_png_are_repaired_and_noted(cli: Cli, accepted: Made) -> None:
+    noted = rows_of(accepted.out, "repaired", "warned")
     assert len(noted) == 2
     assert sorted("PNG" in image["reason"] for image in noted) == [False, True]
     assert sorted("CMYK" in image["reason"] for image in noted) == [False, True]
-    status = cli("status", tmp_path)
+    status = cli("status", accepted.out)
     for image in noted:
         assert image["key"] in status.out
     assert status.out.count("rejected: train: ") == 4
-    inspected = cli("inspect", tmp_path).out
+    inspected = cli("inspect", accepted.out).out
     assert "4 rejected, 2 repaired, 0 warned" in inspected
     assert inspected.count("repaired: train: ") == 2
     assert inspected.count("rejected: train: ") == 3
@@ -117,8 +117,7 @@ def test_large_files_are_rejected_and_the_limit_is_part_of_the_recipe(
         "200,001 bytes, at most 200,000 allowed (--max_image_bytes)",
         "5,368,709,120 bytes, at most 200,000 allowed (--max_image_bytes)",
     ]
-    manifest = json.loads((out / "manifest.json").read_bytes())
-    assert manifest["image"]["options"]["max_image_bytes"] == "200000"
+    assert manifest_of(out)["image"]["options"]["max_image_bytes"] == "200000"
     error = cli(*raw.command(out, "--max_bad", 2)).error
     assert "--max_image_bytes 200000, now none" in error
 

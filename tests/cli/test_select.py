@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -12,12 +11,26 @@ from typing import Any
 import pytest
 
 import dataprep
-from tests.conftest import FORMATS, Cli, Made, Raw, Shelf, hashes, leftovers, make, rows_of
+from tests.conftest import (
+    FORMATS,
+    Cli,
+    Made,
+    Raw,
+    Shelf,
+    everyday,
+    hashes,
+    leftovers,
+    make,
+    rows_of,
+)
 from tests.datasets.test_folder import write_tree
+from tests.finished_sets import keys_of as keys
+from tests.finished_sets import manifest_of as manifest
+from tests.finished_sets import shards_of as shards
 from tests.sinks.examples import picture
 
-KINDS = ("tfrecord", "recordio", "lmdb", "webdataset", "hdf5", "parquet", "arrayrecord")
-DIFFERENT = {"manifest.json", "records.parquet"}
+# What is taken is copied as by convert, whose test has other formats.
+KINDS = everyday(["tfrecord", "recordio"], ["lmdb", "webdataset", "hdf5", "parquet", "arrayrecord"])
 
 
 def write_csv(path: Path, rows: Iterable[Sequence[object]]) -> Path:
@@ -38,15 +51,6 @@ def refused(cli: Cli, *words: object) -> str:
     return result.error
 
 
-def shards(out: Path) -> dict[str, str]:
-    return {name: digest for name, digest in hashes(out).items() if name not in DIFFERENT}
-
-
-def manifest(out: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((out / "manifest.json").read_bytes())
-    return found
-
-
 def without(found: dict[str, Any]) -> dict[str, Any]:
     """What must be the same of a set that was prepared and one that was selected."""
     return {
@@ -54,10 +58,6 @@ def without(found: dict[str, Any]) -> dict[str, Any]:
         for name, value in found.items()
         if name not in ("input", "lineage", "records_table", "sha256")
     }
-
-
-def keys(out: Path, split: str = "train") -> list[str]:
-    return [example.key for example in dataprep.open(out, split)]
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -30,10 +30,19 @@ def chest(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return place / "raw", place / "out"
 
 
-def test_a_table_csv_and_json_of_one_set_and_of_several(cli: Cli, tiny: Made) -> None:
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is asked is answered in this process, where that is not what is tried."""
+    monkeypatch.setattr(questions, "_apart", lambda ask, *words: ask(*words))
+
+
+def test_a_table_csv_and_json_of_one_set_and_of_several(
+    cli: Cli, tiny: Made, request: pytest.FixtureRequest
+) -> None:
     result = cli("sql", tiny.out, COUNTS)
     assert (result.code, result.err) == (0, "")
     assert result.out == "split        n\n----------  --\ntrain       24\nvalidation   6\n"
+    request.getfixturevalue("here")
     assert cli("sql", tiny.out, COUNTS, "--format", "csv").out == (
         "split,n\ntrain,24\nvalidation,6\n"
     )
@@ -45,6 +54,7 @@ def test_a_table_csv_and_json_of_one_set_and_of_several(cli: Cli, tiny: Made) ->
     assert cli("sql", f"a={tiny.out}", f"b={tiny.out}", both).out == " n\n--\n30\n"
 
 
+@pytest.mark.usefixtures("here")
 def test_cells_are_what_a_terminal_may_show_and_a_program_may_read(cli: Cli, tiny: Made) -> None:
     odd = "select 'a' || chr(27) || chr(10) || ',\"b' as c, [1, null] as l, null as n, 1.5 as d"
     assert cli("sql", tiny.out, odd).out.splitlines()[2] == 'a\\x1b\\n,"b  [1, null]     1.5'
@@ -74,12 +84,11 @@ def test_a_question_has_a_bound_of_memory_and_its_set_none(
     """The system's, on a process that only asks: the database does not count such values."""
     before = resource.getrlimit(resource.RLIMIT_DATA)
     monkeypatch.setattr(questions, "MEMORY", 200_000_000)
-    for long in ("repeat('x', 400000000)", "list_resize([1], 100000000)"):
-        result = cli("sql", tiny.out, f"select length({long})")
-        assert result.code == 2
-        assert "SQL: it takes more than 1.0 GB of memory, as a question may" in result.error
-        with pytest.raises(UsageError, match="it takes more than"):
-            dataprep.open(tiny.out, where=f"length({long}) > 0")
+    result = cli("sql", tiny.out, "select length(repeat('x', 400000000))")
+    assert result.code == 2
+    assert "SQL: it takes more than 1.0 GB of memory, as a question may" in result.error
+    with pytest.raises(UsageError, match="it takes more than"):
+        dataprep.open(tiny.out, where="length(list_resize([1], 100000000)) > 0")
     assert resource.getrlimit(resource.RLIMIT_DATA) == before
     assert len(dataprep.open(tiny.out, where="length(repeat('x', 4000)) > 0 and position < 2"))
 
@@ -107,6 +116,7 @@ def test_a_question_has_a_bound_of_memory_and_its_set_none(
         (["{out}/nowhere", "select 1"], "nowhere does not exist; name the directory of a data set"),
     ],
 )
+@pytest.mark.usefixtures("here")
 def test_what_is_wrong_is_one_line(cli: Cli, tiny: Made, words: list[str], line: str) -> None:
     result = cli("sql", *(word.format(out=tiny.out) for word in words))
     assert result.code in (1, 2)

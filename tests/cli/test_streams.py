@@ -45,9 +45,8 @@ def test_a_job_says_once_that_its_messages_find_no_room(tiny: Made, tmp_path: Pa
 
 
 def test_an_error_keeps_its_code_and_is_said_where_it_can_be(tmp_path: Path) -> None:
-    for redirection in ("2>&-", "2>/dev/full"):
-        assert run(redirection, "stage").returncode == 2
-        assert run(redirection, "inspect", tmp_path / "nowhere").returncode == 1
+    assert run("2>&-", "stage").returncode == 2
+    assert run("2>/dev/full", "inspect", tmp_path / "nowhere").returncode == 1
     done = run("2>/dev/full", "stage")
     assert done.stdout.startswith("dataprep: error: SRC is missing")
 

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 import dataprep
-from tests.conftest import Cli, rows_of
+from tests.conftest import Cli, everyday, rows_of
 from tests.datasets.test_folder import write_archive, write_tree
 
 CLASSES = ("Edema", "Lung Opacity", "Fracture")
@@ -43,7 +43,7 @@ def labels_of(out: Path) -> dict[str, list[int]]:
         return dict(zip([one.key for one in records], records.labels.tolist(), strict=True))
 
 
-@pytest.mark.parametrize("sink", [pytest.param("tfrecord", marks=pytest.mark.thorough), "recordio"])
+@pytest.mark.parametrize("sink", everyday(["recordio"], ["tfrecord"]))
 def test_they_are_minus_one_for_training_whatever_the_format(
     cli: Cli, tmp_path: Path, sink: str
 ) -> None:

@@ -17,6 +17,7 @@ from dataprep.datasets.folder.dataset import Folder
 from dataprep.errors import RejectedError, SourceError, UsageError
 from dataprep.plugins import SINKS, installed, load_sink
 from dataprep_schemas.fields import WHOLE
+from tests.conftest import everyday
 from tests.fuzz.raw_readers import picture
 
 # The ids of the classes have gaps, as COCO's.
@@ -235,7 +236,8 @@ def write_metadata(folder: Path, form: str, rows: Sequence[Mapping[str, Any]]) -
         parquet.write_table(pa.Table.from_pylist([*rows]), folder / "metadata.parquet")
 
 
-@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
+# Which form it has is told by its name; each is read as a listing is.
+@pytest.mark.parametrize("form", everyday(["csv"], ["jsonl", "parquet"]))
 def test_metadata_beside_images_is_used(form: str, tmp_path: Path) -> None:
     raw = tmp_path / "raw"
     raw.mkdir()
@@ -291,8 +293,10 @@ def write_unlabelled(raw: Path) -> None:
         (raw / name).write_bytes(picture(len(name)))
 
 
-# Caffe's Datum has one label.
-@pytest.mark.parametrize("sink", sorted({*installed(SINKS)} - {"lmdb"}))
+# Caffe's Datum has one label. What others make of none is tried by tests/sinks/test_testing.py.
+@pytest.mark.parametrize(
+    "sink", everyday(["tfrecord", "hdf5-arrays"], sorted({*installed(SINKS)} - {"lmdb"}))
+)
 def test_images_without_labels(sink: str, tmp_path: Path) -> None:
     write_unlabelled(tmp_path / "raw")
     options = {"resize": "8x8"} if load_sink(sink).pixels else {}

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 from dataprep.datasets.folder.dataset import Folder
-from tests.conftest import Cli, rows_of
+from tests.conftest import Cli, everyday, rows_of
+from tests.finished_sets import manifest_of
 from tests.images.dicom_files import dataset, file, grouped
 
 SECRET = "0123456789abcdef" * 4
@@ -91,12 +92,21 @@ def test_a_whitelist_is_kept_and_hashed(raw: Path, tmp_path: Path, cli: Cli) -> 
     assert row["study"] == hashed("study", "1.2.840.99.2")
     made = everything(out)
     assert not [name for name in (*NAMED, SECRET, "5.dcm") if name.encode() in made]
-    manifest = json.loads((out / "manifest.json").read_bytes())
-    assert manifest["dataset_config"]["hash_key"] == hashed("fingerprint", "")[:16]
+    assert manifest_of(out)["dataset_config"]["hash_key"] == hashed("fingerprint", "")[:16]
 
 
-@pytest.mark.parametrize("stratify", ["--stratify", "--no_stratify"])
-@pytest.mark.parametrize("form", ["folders", "listing", "sized listing", "tar.gz", "zip"])
+FORMS = ("folders", "listing", "sized listing", "tar.gz", "zip")
+CUTS = ("--stratify", "--no_stratify")
+
+
+# Where headers are read and how images are cut are different steps.
+@pytest.mark.parametrize(
+    ("form", "stratify"),
+    everyday(
+        [(form, CUTS[number % 2]) for number, form in enumerate(FORMS)],
+        [(form, stratify) for form in FORMS for stratify in CUTS],
+    ),
+)
 def test_no_patient_is_in_two_splits(
     raw: Path, tmp_path: Path, cli: Cli, form: str, stratify: str
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import re
 import shlex
 import subprocess
@@ -17,8 +16,9 @@ import pytest
 from PIL import Image
 
 from dataprep.datasets.folder.dataset import Folder
-from tests.conftest import Cli
+from tests.conftest import Cli, rows_of
 from tests.docs.pages import DOCS
+from tests.finished_sets import manifest_of
 
 PAGE = (DOCS / "folder.md").read_text(encoding="utf-8")
 SECTION = PAGE.partition("## Other sets, as published")[2].partition("\n## ")[0]
@@ -128,7 +128,7 @@ def test_the_command_of_a_set_as_published(tmp_path: Path, cli: Cli, name: str) 
         for word in shlex.split(command.replace("list.csv", str(tmp_path / "list.csv")))[1:]
     ]
     assert cli(*words, "--workers", 1).code == 0
-    classes = [name for name, _ in json.loads((out / "manifest.json").read_text())["classes"]]
+    classes = [name for name, _ in manifest_of(out)["classes"]]
     found = [(split, key, classes[label]) for split, key, label in labels(out)]
     if isinstance(expected[0], str):
         assert sorted(label for *_, label in found) == sorted(expected)
@@ -137,10 +137,8 @@ def test_the_command_of_a_set_as_published(tmp_path: Path, cli: Cli, name: str) 
 
 
 def labels(out: Path) -> list[tuple[str, str, int]]:
-    from pyarrow import parquet
-
-    rows = parquet.read_table(out / "records.parquet").to_pylist()
-    return [(row["split"], row["key"], row["labels"][0]) for row in rows if row["labels"]]
+    rows = rows_of(out)
+    return sorted((row["split"], row["key"], row["labels"][0]) for row in rows if row["labels"])
 
 
 SIX = [f"{number}.jpg" for number in range(6)]
@@ -273,9 +271,9 @@ def test_a_class_in_two_forms_of_unicode_is_one(tmp_path: Path, cli: Cli) -> Non
     result = cli(*words, "--out", tmp_path / "out")
     assert result.code == 0
     assert f"spelled in two forms of Unicode, and one class: {forms[0]}" in result.out
-    classes = json.loads((tmp_path / "out/manifest.json").read_text())["classes"]
+    classes = manifest_of(tmp_path / "out")["classes"]
     assert [name for name, _ in classes] == ["Café", "cafe", forms[0]]
-    assert sorted(labels(tmp_path / "out")) == [
+    assert labels(tmp_path / "out") == [
         ("train", "Café/2.jpg", 0),
         ("train", "cafe/3.jpg", 1),
         ("train", f"{forms[0]}/1.jpg", 2),
@@ -301,7 +299,7 @@ def test_a_list_of_classes_may_have_another_form_than_a_listing(
     words = ["--listing", "list.csv", "--classes", tmp_path / "classes.txt", "--workers", 1]
     words += ["--no_label", unicodedata.normalize(form, "rêve")]
     assert cli("folder", "--raw", tmp_path / "raw", "--out", tmp_path / "out", *words).code == 0
-    assert sorted(labels(tmp_path / "out")) == [("train", "1.jpg", 1), ("train", "2.jpg", 0)]
+    assert labels(tmp_path / "out") == [("train", "1.jpg", 1), ("train", "2.jpg", 0)]
 
 
 def test_a_wrapper_in_an_archive_is_no_class(tmp_path: Path, cli: Cli) -> None:
@@ -324,7 +322,7 @@ def test_a_wrapper_in_an_archive_is_no_class(tmp_path: Path, cli: Cli) -> None:
         assert "images holds 001.x, 002.y" in result.err
         assert "give --inside CUB/images if these are the classes" in result.err
     assert cli(*words, "--inside", "CUB/images", "--overwrite").code == 0
-    assert sorted(labels(tmp_path / "another")) == [
+    assert labels(tmp_path / "another") == [
         ("train", "001.x/0.jpg", 0),
         ("train", "002.y/1.jpg", 1),
     ]
@@ -351,7 +349,7 @@ def test_what_is_said_of_a_wrapper_in_a_split_works(tmp_path: Path, cli: Cli) ->
     (advice,) = re.findall("give (--inside .*?) if", cli(*words, "--splits", "validation").err)
     assert advice == "--inside val/w --split_name validation"
     assert cli(*words, *advice.split()).code == 0
-    assert sorted(labels(tmp_path / "out")) == [
+    assert labels(tmp_path / "out") == [
         ("validation", "a/2.jpg", 0),
         ("validation", "b/3.jpg", 1),
     ]
@@ -362,7 +360,7 @@ def test_slashes_of_windows_in_a_listing(tmp_path: Path, cli: Cli) -> None:
     write(tmp_path / "raw", ["a/1.jpg", "a/b/2.jpg", "a/3.jpg"], {"list.csv": rows})
     words = ["--raw", tmp_path / "raw", "--out", tmp_path / "out", "--workers", 1]
     assert cli("folder", "--listing", "list.csv", *words).code == 0
-    assert sorted(labels(tmp_path / "out")) == [
+    assert labels(tmp_path / "out") == [
         ("train", "a/1.jpg", 0),
         ("train", "a/3.jpg", 0),
         ("train", "a/b/2.jpg", 1),
@@ -387,4 +385,4 @@ def test_no_image_in_a_folder_called_like_labels_is_lost(
     write(raw, ["cat/1.jpg", "labels/z.jpg"], {f"labels/{n}.txt": "" for n in range(2100)})
     words = ["folder", "--raw", raw, "--out", tmp_path / "out", "--workers", 1, *option]
     assert cli(*words).code == 0
-    assert json.loads((tmp_path / "out/manifest.json").read_text())["totals"]["records"] == 2
+    assert manifest_of(tmp_path / "out")["totals"]["records"] == 2

@@ -8,12 +8,13 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby, product
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 from pyarrow import parquet
@@ -24,7 +25,7 @@ from dataprep.datasets.folder.dataset import Folder
 from dataprep.errors import SourceError, UsageError
 from dataprep.system.messages import some_of
 from dataprep.tables.arrow import index_tables
-from tests.conftest import Cli
+from tests.conftest import Cli, everyday
 from tests.datasets.test_folder import write_archive, write_tree
 
 IMAGES = {f"{c}/{n}.jpg": f"{c}{n}".encode() * n for c in "ab" for n in (1, 2, 3)}
@@ -145,9 +146,12 @@ def test_plain_lines_as_caffe_and_places_have_them(tmp_path: Path, raw: Path) ->
     assert [row["key"] for row in found["missing"]] == ["polar bear.jpg"]
 
 
+# Each example opens a database, which takes as long as some fifty of others.
+FEW = settings(max_examples=8) if settings.get_current_profile_name() == "everyday" else settings()
 CELL = st.text(st.characters(exclude_characters="\r\0", codec="utf-8"), max_size=8)
 
 
+@FEW
 @given(
     st.lists(st.tuples(CELL, CELL), min_size=1, max_size=10),
     st.sampled_from([("csv", ","), ("tsv", "\t")]),
@@ -176,6 +180,7 @@ def test_quoting_is_that_of_csv(
     }
 
 
+@FEW
 @given(st.text("a.b/ \té\0\\", max_size=12).filter(lambda path: path.strip(" \t")[:1] != "/"))
 def test_paths_are_cleaned_as_those_of_archives_are(
     tmp_path_factory: pytest.TempPathFactory, path: str
@@ -210,55 +215,72 @@ def test_columns_may_have_other_names(tmp_path: Path, raw: Path) -> None:
 
 
 BAR, NONE = {"label_separator": "|"}, {"no_label": "No Finding"}
+CELLS: list[tuple[object, dict[str, str], list[str]]] = [
+    ("dog|cat", BAR, ["cat", "dog"]),
+    ("dog | ant", BAR, ["ant", "dog"]),
+    ("", BAR, []),
+    ("0|10.0|v1.0|1.5", BAR, ["0", "1.5", "10", "v1.0"]),
+    ("[0, 1]", BAR, ["0", "1"]),
+    ("['a', \"b\"]", BAR, ["a", "b"]),
+    ("[]", BAR, []),
+    (["b", "a"], BAR, ["a", "b"]),
+    ([], BAR, []),
+    ([True, False], BAR, ["false", "true"]),
+    ("dog|cat", {}, ["dog|cat"]),
+    ("2.0", {}, ["2"]),
+    ("[unknown]", {}, ["[unknown]"]),
+    (True, {}, ["true"]),
+    ("No Finding", NONE, []),
+    ("Mass|Edema", NONE, ["Mass|Edema"]),
+    ("No Finding", BAR | NONE, []),
+    ("Mass|Edema", BAR | NONE, ["Edema", "Mass"]),
+    ("0.0", {"no_label": "0"}, []),
+    ("0.0", {"no_label": "0.0"}, []),
+]
+
+
+def kind_of(cell: object) -> list[str]:
+    """What a column may have beside it, in a Parquet file."""
+    return [type(it).__name__ for it in (cell, *(cell if isinstance(cell, list) else ()))][:2]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
+def test_cells_have_the_labels_that_the_options_say(tmp_path: Path, raw: Path, suffix: str) -> None:
+    listing = tmp_path / f"l.{suffix}"
+    cells = [it for it in CELLS if isinstance(it[0], str) or suffix != "csv"]
+    for (options, _), group in groupby(cells, lambda it: (it[1], kind_of(it[0]))):
+        some = [*group]
+        write_listing(
+            listing,
+            [{"path": f"{at}.jpg", "label": it[0], "size": 1} for at, it in enumerate(some)],
+        )
+        searched = Folder(listing=str(listing), **options).find(raw, None)
+        assert searched.multilabel == bool(options)
+        found = index(raw, listing, **options)["image"]
+        assert [row["labels"] for row in found] == [labels for *_, labels in some]
 
 
 @pytest.mark.parametrize(
-    ("cell", "options", "labels"),
+    ("cell", "options", "said"),
     [
-        ("dog|cat", BAR, ["cat", "dog"]),
-        ("dog | ant", BAR, ["ant", "dog"]),
-        ("", BAR, []),
-        ("dog|cat", {}, ["dog|cat"]),
-        ("No Finding", NONE, []),
-        ("Mass|Edema", NONE, ["Mass|Edema"]),
-        ("No Finding", BAR | NONE, []),
-        ("Mass|Edema", BAR | NONE, ["Edema", "Mass"]),
         ("", {}, "empty label, expected a class; --label_separator allows"),
         ("x||y", BAR, "empty label, expected a class"),
         ("0|1|0", BAR, "a label twice in one cell"),
-        ("Mass|No Finding", BAR | NONE, "No Finding, which means none, beside"),
-        ("2.0", {}, ["2"]),
-        ("0|10.0|v1.0|1.5", BAR, ["0", "1.5", "10", "v1.0"]),
         ("2|2.0", BAR, "a label twice in one cell"),
-        ("0.0", {"no_label": "0"}, []),
-        ("0.0", {"no_label": "0.0"}, []),
-        (["b", "a"], BAR, ["a", "b"]),
-        ([], BAR, []),
-        (["b", "a"], {}, "a list of labels, expected one label"),
-        ({}, {}, "a dict, expected text"),
-        ("[0, 1]", {}, "a list of labels, expected one label"),
-        ("[0, 1]", BAR, ["0", "1"]),
-        ("['a', \"b\"]", BAR, ["a", "b"]),
-        ("[unknown]", {}, ["[unknown]"]),
-        ("[]", BAR, []),
         ("caf\u00e9|cafe\u0301", BAR, "a label twice in one cell"),
-        (True, {}, ["true"]),
-        ([True, False], BAR, ["false", "true"]),
+        ("Mass|No Finding", BAR | NONE, "No Finding, which means none, beside"),
+        (["b", "a"], {}, "a list of labels, expected one label"),
+        ("[0, 1]", {}, "a list of labels, expected one label"),
+        ({}, {}, "a dict, expected text"),
     ],
 )
-def test_a_cell_has_the_labels_that_the_options_say(
-    tmp_path: Path, raw: Path, cell: object, options: dict[str, str], labels: str | list[str]
+def test_a_cell_that_has_no_labels_is_refused(
+    tmp_path: Path, raw: Path, cell: object, options: dict[str, str], said: str
 ) -> None:
     suffixes = ["jsonl"] if cell == {} else ["jsonl", "parquet"]
     for suffix in [*suffixes, *(["csv"] if isinstance(cell, str) else [])]:
         listing = write_listing(tmp_path / f"l.{suffix}", [{"path": "a/1.jpg", "label": cell}])
-        searched = Folder(listing=listing, **options).find(raw, None)
-        assert searched.multilabel == bool(options)
-        if isinstance(labels, str):
-            assert labels in refusal(raw, listing, **options)
-        else:
-            (row,) = index(raw, listing, **options)["image"]
-            assert row["labels"] == labels
+        assert said in refusal(raw, listing, **options)
 
 
 def test_labels_are_those_of_the_list_of_classes(tmp_path: Path, raw: Path) -> None:
@@ -324,6 +346,7 @@ def test_listed_paths_start_inside(tmp_path: Path, form: str) -> None:
     assert (row["key"], row["size"]) == ("a/1.jpg", 1)
 
 
+@FEW
 @given(
     st.lists(st.tuples(st.integers(0, 9), st.sampled_from(["p 1", "p2", "é"])), max_size=30),
     st.sampled_from(["patient", "folder", "path"]),
@@ -432,8 +455,13 @@ def test_a_listing_may_lie_in_the_raw_directory(
     assert len(index(raw, "list.csv")["image"]) == 1
 
 
-@pytest.mark.parametrize("suffix", FORMATS)
-@pytest.mark.parametrize("packed", [False, True])
+# Every reader gives columns, whatever becomes of the images.
+FORMS = everyday(
+    [("csv", False), ("jsonl", True), ("parquet", False)], [*product(FORMATS, (False, True))]
+)
+
+
+@pytest.mark.parametrize(("suffix", "packed"), FORMS)
 def test_columns_become_attributes(tmp_path: Path, raw: Path, suffix: str, packed: bool) -> None:
     rows = [
         {"path": "a/1.jpg", "label": "x", "Patient Age": "58", "sex": "F", "note": ""},
@@ -494,8 +522,7 @@ def test_attributes_that_no_table_could_be_read_with(
     assert refusal(raw, listing, attribute_columns=",".join(names)).startswith(said)
 
 
-@pytest.mark.parametrize("suffix", FORMATS)
-@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(("suffix", "packed"), FORMS)
 def test_captions_are_a_text_or_a_list(
     tmp_path: Path, raw: Path, suffix: str, packed: bool
 ) -> None:
@@ -613,7 +640,7 @@ def test_names_of_columns_may_have_commas(tmp_path: Path, raw: Path) -> None:
     assert (row["Note_free"], row["b"]) == ("y", "z")
 
 
-@pytest.mark.parametrize("suffix", FORMATS)
+@pytest.mark.parametrize("suffix", everyday(["csv", "parquet"], FORMATS))
 def test_columns_of_1_and_minus_1_alone_are_asked_about(
     tmp_path: Path, raw: Path, suffix: str
 ) -> None:
@@ -649,7 +676,7 @@ def test_columns_of_true_and_false_are_classes(tmp_path: Path, raw: Path, suffix
 MARKS = ["1.0", "0", "", "-1.0", "1", "0.0", "-1", " 1 "]
 
 
-@pytest.mark.parametrize("suffix", FORMATS)
+@pytest.mark.parametrize("suffix", everyday(["tsv", "jsonl"], FORMATS))
 def test_columns_that_are_classes(tmp_path: Path, suffix: str) -> None:
     write_tree(tmp_path / "raw", {f"{number}.jpg": b"x" for number in range(8)})
     numbers = [float(mark) if mark.strip() else None for mark in MARKS]

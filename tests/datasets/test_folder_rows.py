@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from PIL import Image
 from dataprep.datasets.folder import listing as listing_module
 from dataprep.datasets.folder.dataset import Folder
 from dataprep_schemas.fields import BOXES
-from tests.conftest import Cli, rows_of
+from tests.conftest import Cli, everyday, rows_of
 from tests.datasets.test_folder import write_archive, write_tree
 from tests.datasets.test_folder_listing import FORMATS, index, refusal, write_listing
 
@@ -35,8 +36,13 @@ def raw(tmp_path: Path) -> Path:
     return tmp_path / "raw"
 
 
-@pytest.mark.parametrize("suffix", FORMATS)
-@pytest.mark.parametrize("rows_at_once", [1, 2, 100])
+# A reader of rows does not know what is made of them; what makes it does not know the reader.
+@pytest.mark.parametrize(
+    ("suffix", "rows_at_once"),
+    everyday(
+        [("csv", 1), ("jsonl", 2), ("parquet", 100), ("tsv", 2)], [*product(FORMATS, (1, 2, 100))]
+    ),
+)
 def test_rows_of_one_image_are_joined_where_an_option_says_so(
     tmp_path: Path, raw: Path, suffix: str, rows_at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,8 +110,13 @@ PIXELS = [(0, "cat", 4, 2, 20, 10), (1, "dog", 0, 0, 40, 20), (0, "dog", 30, 0, 
 FRACTIONS = [(0.1, 0.1, 0.5, 0.5), (0.75, 0.0, 1.0, 1.0)]
 
 
-@pytest.mark.parametrize("suffix", FORMATS)
-@pytest.mark.parametrize("form", ["retinanet", "tensorflow", "openimages"])
+@pytest.mark.parametrize(
+    ("suffix", "form"),
+    everyday(
+        [("csv", "retinanet"), ("jsonl", "tensorflow"), ("parquet", "openimages")],
+        [*product(FORMATS, ("retinanet", "tensorflow", "openimages"))],
+    ),
+)
 def test_a_row_a_box(tmp_path: Path, raw: Path, suffix: str, form: str) -> None:
     rows = []
     for at, label, x1, y1, x2, y2 in PIXELS:

@@ -12,9 +12,9 @@ from types import SimpleNamespace
 import pytest
 
 from dataprep.synthesize.imagenet import synthesize_imagenet
-from tests.cli.test_append import manifest_of
 from tests.conftest import Cli, Made, Raw, Result, Shelf, hashes, leftovers, make, shelf_of
 from tests.faults.conftest import commits
+from tests.finished_sets import manifest_of
 
 # Runs the command line with a limit on the size of every file, as `ulimit -f` sets it.
 _LIMITED = """

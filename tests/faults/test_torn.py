@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tests.conftest import Cli, Made, hashes, leftovers, write_tiny_raw
 from tests.faults.conftest import commits
+from tests.finished_sets import flip
 
 SETTINGS = settings(max_examples=3, derandomize=True)
 
@@ -24,12 +25,6 @@ def half(path: Path) -> None:
 
 def nothing(path: Path) -> None:
     os.truncate(path, 0)
-
-
-def flip(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
 
 
 def test_a_shard_that_was_damaged_before_the_seal_is_found_if_asked_for(

@@ -12,7 +12,8 @@ from dataprep.jobs.running import build_directory
 from dataprep.jobs.running.build_directory import BuiltFiles, building, remove_build_directories
 from dataprep.sinks import DatasetInfo, WrittenFile
 from dataprep.system import filesystems
-from tests.conftest import Cli, Shelf, hashes, leftovers
+from tests.conftest import Cli, Shelf, everyday, hashes, leftovers
+from tests.finished_sets import flip
 from tests.jobs.conftest import job_of
 
 INFO = DatasetInfo((("n01440764", "tench"),))
@@ -45,8 +46,11 @@ def used(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     return found
 
 
-@pytest.mark.parametrize("build_dir", ["", "mine"])
-@pytest.mark.parametrize("name", ["lmdb", "hdf5-caffe"])
+# Where it is built does not depend on what is.
+@pytest.mark.parametrize(
+    ("name", "build_dir"),
+    everyday([("lmdb", ""), ("hdf5-caffe", "mine")], [("lmdb", "mine"), ("hdf5-caffe", "")]),
+)
 def test_it_is_built_in_scratch_or_where_the_user_says_and_copied(
     cli: Cli,
     shelf: Shelf,
@@ -111,9 +115,7 @@ def test_a_byte_that_flips_in_scratch_is_noticed_and_the_shard_made_again(
 
     def damaged(places: BuiltFiles, written: Sequence[WrittenFile]) -> None:
         if next(deliveries) == number:
-            content = bytearray(places.paths[0].read_bytes())
-            content[len(content) // 2] ^= 1
-            places.paths[0].write_bytes(content)
+            flip(places.paths[0])
         deliver(places, written)
 
     lustre.setattr(BuiltFiles, "deliver", damaged)

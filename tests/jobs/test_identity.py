@@ -63,6 +63,8 @@ def test_the_same_job_is_accepted(begun: Workspace) -> None:
         ({"num_shards": {"train": 8}}, "--num_shards train=4, now 8"),
         ({"sink": SinkConfig("lmdb", {})}, "--sink tfrecord, now lmdb"),
         ({"limit": 5}, "--limit none, now 5"),
+        ({"shuffle": {"train": "none"}}, "--shuffle train=stratified, now none"),
+        ({"layout": "flat"}, "--layout split, now flat"),
     ],
 )
 def test_what_differs_is_said(begun: Workspace, change: dict[str, Any], message: str) -> None:

@@ -63,6 +63,7 @@ def complaint(broken: type[Sink], test: str, tmp_path: Path) -> BaseException | 
     return None
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore::ResourceWarning")  # some are broken by leaving files open
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize(("broken", "test"), BROKEN)
