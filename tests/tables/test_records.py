@@ -322,11 +322,11 @@ FORGED = {
     },
     # Nor what is in it.
     **{
-        f"of {value}": (
+        f"of {value!r}": (
             PLAIN.append_column("own", pa.array([value] * 200)),
             f"column own of {kind}",
         )
-        for value, kind in (({"a": 1}, "struct"), ([1], "list"), (1.0, "double"))
+        for value, kind in (({"a": 1}, "struct"), ([1], "list"), (b"x", "binary"))
     },
     "twice": (PLAIN.append_column("key", WORDS), "columns of the same name"),
     "own ones twice": (
