@@ -49,7 +49,7 @@ def take(self, count, check=lambda: None, left=iter(range(FILES))):
 copier.node_lock = node_lock
 """
 _READING_WAITS = _LOCKING_WAITS.replace("copier.node_lock = node_lock", "Bandwidth.take = take")
-_OTHER_BYTES = "import dataprep.staging.copier as it; it._content = lambda landed: 64 * '0'"
+_OTHER_BYTES = "import dataprep.staging.copier as it; it.digest_of = lambda landed: 64 * '0'"
 
 
 def killed_midway(forks: Forks, source: Path, to: Path, files: int) -> None:
