@@ -70,7 +70,7 @@ class Options:
             if given.get(name) is None:
                 if option.default is MISSING:
                     hint = " / ".join(f"'{each}'" for each in option.names)
-                    raise UsageError(f"{self.call}: Missing option {hint}.")
+                    raise UsageError(f"{self.call}: Missing option {hint}")
                 values[name] = option.default
                 continue
             try:

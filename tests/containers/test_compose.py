@@ -66,8 +66,8 @@ def test_everybody_sees_the_same_paths_as_the_same_user() -> None:
     raw, out = found["job"]["volumes"]
     assert (raw["source"], raw["target"], raw["read_only"]) == ("/raw", "/data/raw", True)
     assert (out["source"], out["target"]) == ("/out", "/data/out")
-    assert options["raw_data_dir"] == raw["target"]
-    assert options["local_scratch_dir"] == out["target"]
+    assert options["raw"] == raw["target"]
+    assert options["out"] == out["target"]
     # Docker would make a missing one as root.
     assert not raw["bind"]["create_host_path"]
     assert not out["bind"]["create_host_path"]

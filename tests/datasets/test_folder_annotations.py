@@ -138,7 +138,7 @@ def test_coco_in_archives(raw: Path, tmp_path: Path) -> None:
         path.rename(packed / path.name)
     made(packed, tmp_path / "out", listing=LISTING)
     found = {record.key: record.labels for record in dataprep.open(tmp_path / "out", "train")}
-    assert found == {"a.jpg": (0, 1), "b.jpg": (0,), "c.jpg": ()}
+    assert found == {"a.jpg": (0, 1), "b.jpg": (0, 1), "c.jpg": ()}
 
 
 def test_what_coco_lists_and_is_not_there_counts(raw: Path, tmp_path: Path) -> None:

@@ -280,7 +280,7 @@ def _coded(image: Dataset) -> bytes:
 
 @pytest.mark.parametrize("text", ["", "wide", "40", "40,0", "40,0.5", "nan,4", "1,2,3", "1e9,1"])
 def test_what_is_no_window_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match=r"--dicom_window: .* is not file, full, or CENTER"):
+    with pytest.raises(UsageError, match=r"--dicom_window': .* is not file, full, or CENTER"):
         Recipe(dicom_window=text)
 
 

@@ -76,6 +76,7 @@ def found(request: Request, engine: Engine, reporter: Reporter) -> Iterator[RawD
         DataprepError: what was asked for is not there, or OUT is somebody else's.
     """
     dataset = load_dataset(request.dataset, request.dataset_options)
+    request.load_sink()  # a format that there is not is told before raw data is searched
     address, workspace = address_of(request.raw), Workspace(request.out)
     if address is not None:
         workspace.require_own()
