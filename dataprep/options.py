@@ -96,7 +96,7 @@ class Option:
         except (ValueError, UsageError) as error:
             hint = " / ".join(f"'{name}'" for name in self.names)
             said = " ".join(str(error).split())
-            raise UsageError(f"Invalid value for {hint}: {said}") from error
+            raise UsageError(f"{hint}: {said}") from error
 
     def _value(self, value: Any) -> Any:
         expected = "True or False" if self.type is bool else self.placeholder

@@ -190,12 +190,15 @@ def test_what_is_a_list_with_commas_in_words_may_be_a_list_or_a_mapping() -> Non
     assert one == other
 
 
-def test_a_package_that_is_missing_is_told_before_anything_is_looked_for(
+def test_a_package_that_is_missing_is_told_before_anything_is_scanned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "array_record", None)
+    (tmp_path / "raw" / "cat").mkdir(parents=True)
+    (tmp_path / "raw" / "cat" / "0.jpg").touch()
     with pytest.raises(UsageError, match=r"array_record cannot be imported .*: pip install "):
-        dataprep.prepare("folder", raw=tmp_path / "no", out=tmp_path / "o", sink="arrayrecord")
+        dataprep.prepare("folder", raw=tmp_path / "raw", out=tmp_path / "o", sink="arrayrecord")
+    assert not (tmp_path / "o").exists()
 
 
 def test_options_are_those_of_the_table_with_its_defaults() -> None:

@@ -754,7 +754,7 @@ def test_cells_that_are_no_marks_are_refused_with_their_line(
         ({"label_columns": "A|B"}, r"--label_columns A\|B: expected each column once, .*without"),
         (
             {"label_columns": "A", "uncertain": "maybe"},
-            "Invalid value for '--uncertain': 'maybe' is not one of 'keep', ",
+            "'--uncertain': 'maybe' is not one of 'keep', ",
         ),
     ],
 )

@@ -33,7 +33,7 @@ def test_resize_refuses_anything_else_in_one_line(text: str) -> None:
 @pytest.mark.parametrize("option", options_of(Recipe), ids=lambda option: option.name)
 def test_a_value_that_an_option_cannot_have_is_refused(option: Option) -> None:
     wrong: Any = {option.field: -1}
-    with pytest.raises(UsageError, match=f"^Invalid value for '--{option.name}': -?'?-1"):
+    with pytest.raises(UsageError, match=f"^'--{option.name}': -?'?-1"):
         Recipe(**wrong)
 
 
