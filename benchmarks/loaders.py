@@ -280,7 +280,7 @@ def _grain(directory: Path, random: bool) -> Epoch:
 def _grain_loader(directory: Path, random: bool) -> Callable[[], Any]:
     import grain
 
-    from dataprep.sinks import DatasetInfo, tf_example
+    from dataprep.formats import DatasetInfo, tf_example
 
     class Decode(grain.transforms.Map):  # type: ignore[misc,unused-ignore]
         def map(self, record: bytes) -> Any:

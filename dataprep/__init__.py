@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from dataprep.api.progress import Progress as Progress
     from dataprep.api.review import Linted as Linted
     from dataprep.api.review import card, lint, report, sql
+    from dataprep.formats.example import Example
     from dataprep.jobs.preparing.dry_run import Plan as Plan
     from dataprep.jobs.running.status import JobStatus as JobStatus
     from dataprep.sealed.diff import Difference as Difference
     from dataprep.sealed.set import SealedSet
     from dataprep.sealed.verify import Verified as Verified
-    from dataprep.sinks.example import Example
     from dataprep.staging.push import Pushed as Pushed
     from dataprep.training.mixture import mix
     from dataprep.training.records import Records
@@ -76,7 +76,7 @@ _WHERE: Final = {
     **dict.fromkeys(("diff", "plan", "prepare", "push", "status", "verify"), "dataprep.api.calls"),
     **dict.fromkeys(("Contents", "inspect"), "dataprep.api.contents"),
     "Difference": "dataprep.sealed.diff",
-    "Example": "dataprep.sinks.example",
+    "Example": "dataprep.formats.example",
     "JobStatus": "dataprep.jobs.running.status",
     "Plan": "dataprep.jobs.preparing.dry_run",
     **dict.fromkeys(("Linted", "card", "lint", "report", "sql"), "dataprep.api.review"),

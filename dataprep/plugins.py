@@ -12,7 +12,7 @@ from dataprep.errors import DataprepError, UsageError
 
 if TYPE_CHECKING:  # sinks load Pillow, which the help of a data set does without
     from dataprep.datasets.base import Dataset
-    from dataprep.sinks.base import Sink
+    from dataprep.formats.base import Sink
 
 SINKS = "dataprep.sinks"
 DATASETS = "dataprep.datasets"
@@ -100,7 +100,7 @@ def _plugin_class(point: EntryPoint) -> type:
 
 def _base(group: str) -> type:
     if group == SINKS:
-        from dataprep.sinks.base import Sink
+        from dataprep.formats.base import Sink
 
         return Sink
     from dataprep.datasets.base import Dataset

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import dataprep
-from dataprep.sinks import Example
+from dataprep.formats import Example
 from tests.conftest import hashes
 
 

@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 import msgspec
 
+from dataprep.formats import Layout, ShardName
 from dataprep.plugins import OUR_PACKAGE, SINKS, installed, load_sink, package_of
-from dataprep.sinks import Layout, ShardName
 from dataprep_schemas import manifest, state
 from dataprep_schemas.tables import RECORDS
 

@@ -26,7 +26,7 @@ import signal
 import time
 
 from dataprep import errors
-from dataprep.sinks.tfrecord import TFRecordSink
+from dataprep.formats.tfrecord import TFRecordSink
 
 
 class Writer:

@@ -36,7 +36,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
 
 
 SINK = """
-from dataprep.sinks.tfrecord import TFRecordSink
+from dataprep.formats.tfrecord import TFRecordSink
 
 class MadeUp(TFRecordSink):
     name = "{name}"
@@ -90,10 +90,10 @@ def test_of_two_with_one_name_ours_is_taken(install: Install) -> None:
     [
         ("1 / 0", "ZeroDivisionError: division by zero$"),
         ("raise RuntimeError('two\\nlines')", "RuntimeError: two lines$"),
-        ("class MadeUp: name = 'bad'", "is not a subclass of dataprep.sinks.Sink$"),
+        ("class MadeUp: name = 'bad'", "is not a subclass of dataprep.formats.Sink$"),
         (SINK.format(name="other"), "calls itself 'other'; the two must be equal$"),
         (
-            "from dataprep.sinks import Sink\nclass MadeUp(Sink): name = 'bad'",
+            "from dataprep.formats import Sink\nclass MadeUp(Sink): name = 'bad'",
             "TypeError: .*abstract",
         ),
         (

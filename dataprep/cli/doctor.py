@@ -268,8 +268,8 @@ def sinks_command() -> None:
 
 
 def _lines(name: str, origin: str) -> Iterator[str]:
+    from dataprep.formats import ShardName
     from dataprep.plugins import load_sink
-    from dataprep.sinks import ShardName
 
     try:
         sink = load_sink(name)

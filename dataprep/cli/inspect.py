@@ -18,9 +18,9 @@ from dataprep.api.review import comma_separated, sql
 from dataprep.cli.options import flag, number, own
 from dataprep.cli.output import PLACE, as_json, say, show
 from dataprep.errors import DatasetError, UsageError
+from dataprep.formats import DatasetInfo, Sink
+from dataprep.formats.example import Example
 from dataprep.plugins import load_sink
-from dataprep.sinks import DatasetInfo, Sink
-from dataprep.sinks.example import Example
 from dataprep.system.messages import printable
 from dataprep.system.regular_files import require_regular
 from dataprep.training.records import describe
@@ -76,7 +76,7 @@ def inspect_command(
 
 
 def _first_examples(shard: Path, sink: str | None, count: int) -> list[Example]:
-    from dataprep.sinks.subprocess_reader import read_unverified
+    from dataprep.formats.subprocess_reader import read_unverified
 
     listed = _listed(shard) if sink is None else (load_sink(sink), [shard], DatasetInfo())
     if listed is None:

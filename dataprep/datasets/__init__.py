@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataprep.archives.containers import container_kind, list_container, stat_fingerprint
 from dataprep.archives.listing import Listing, StoredImage
-from dataprep.archives.reading import close_archives, read_image
 from dataprep.datasets.base import Dataset, Found, ScanUnit, wanted_splits
 from dataprep.datasets.imagenet.dataset import ImageNet
 from dataprep.datasets.splits import Cut, parse_share
+from dataprep.formats.reading import close_archives, read_image
 from dataprep.options import option
 from dataprep.tables import Ignored, Row, Scanned, Unmatched
 from dataprep_schemas.fields import Field

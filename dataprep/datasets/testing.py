@@ -36,11 +36,11 @@ from typing import Any
 import pytest
 
 from dataprep.archives.listing import is_image_name
-from dataprep.archives.reading import close_archives, read_image
 from dataprep.datasets.base import Dataset, Found, ScanUnit, refuse_reserved
 from dataprep.errors import SourceError, UsageError
+from dataprep.formats.reading import close_archives, read_image
+from dataprep.formats.subprocess_reader import in_child
 from dataprep.options import options_of, stated
-from dataprep.sinks.subprocess_reader import in_child
 from dataprep.tables import Row, Scanned
 from dataprep_schemas.fields import BOX_LABELS, BOXES, NAME, named
 

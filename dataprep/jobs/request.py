@@ -34,7 +34,7 @@ from dataprep_schemas.manifest import Layout, Shuffle
 
 if TYPE_CHECKING:  # they load Pillow, which --help does without
     from dataprep.datasets import Found
-    from dataprep.sinks import DatasetInfo, Sink
+    from dataprep.formats import DatasetInfo, Sink
 
 
 def raw_place(value: StrPath) -> Path:
@@ -489,7 +489,7 @@ def describe_examples(
     classes: Sequence[tuple[str, str]], recipe: Recipe, found: Found
 ) -> DatasetInfo:
     """What is true of every example that the recipe makes of a data set's images."""
-    from dataprep.sinks import DatasetInfo
+    from dataprep.formats import DatasetInfo
 
     return DatasetInfo(
         classes=tuple(classes),

@@ -15,11 +15,11 @@ from typing import Any, Final
 from PIL import Image, ImageDraw
 
 from dataprep.errors import DataprepError, DatasetError, UsageError
+from dataprep.formats.example import Example
 from dataprep.review.facts import rows_of, sample
 from dataprep.review.findings import opened
 from dataprep.sealed.set import SealedSet, first_rows
 from dataprep.sealed.split import FinishedSplit
-from dataprep.sinks.example import Example
 from dataprep.system.messages import printable
 from dataprep.tables.records import NAME
 from dataprep_schemas.fields import CAPTIONS

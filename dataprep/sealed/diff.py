@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from dataprep.formats.example import pixels_of
 from dataprep.sealed.set import SealedSet, first_rows
 from dataprep.sealed.split import FinishedSplit
-from dataprep.sinks.example import pixels_of
 from dataprep.system.messages import printable
 from dataprep.system.state_files import differing
 from dataprep.tables.records import RecordsTable

@@ -17,7 +17,7 @@ from dataprep.images.pixels import eight_bits
 from dataprep.system.messages import printable
 
 if TYPE_CHECKING:
-    from dataprep.sinks.example import Example
+    from dataprep.formats.example import Example
 
 _SIDE: Final = 64  # pixels of a small picture
 _SHOWN: Final = 5

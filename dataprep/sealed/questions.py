@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dataprep.errors import SinkError, UsageError
-from dataprep.sinks.subprocess_reader import in_child
+from dataprep.formats.subprocess_reader import in_child
 from dataprep.tables.database import memory_limit
 from dataprep.tables.questions import MEMORY, Sets, answer, ask, chosen_rows
 

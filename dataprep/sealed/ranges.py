@@ -14,10 +14,10 @@ from typing import Final, NamedTuple, TypeVar
 import xxhash
 
 from dataprep.errors import SinkError
+from dataprep.formats import ShardReader, Sink
+from dataprep.formats.example import Example
+from dataprep.formats.stream import StreamReader
 from dataprep.remote.cache import Cache
-from dataprep.sinks import ShardReader, Sink
-from dataprep.sinks.example import Example
-from dataprep.sinks.stream import StreamReader
 from dataprep.system.messages import printable
 from dataprep_schemas.manifest import File
 

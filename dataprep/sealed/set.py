@@ -26,7 +26,7 @@ from dataprep_schemas.manifest import Examples, File, Manifest, Shard, Split
 from dataprep_schemas.state import Part
 
 if TYPE_CHECKING:
-    from dataprep.sinks import DatasetInfo, Sink
+    from dataprep.formats import DatasetInfo, Sink
 
 
 NAME: Final = "manifest.json"
@@ -118,7 +118,7 @@ class SealedSet:
     @property
     def info(self) -> DatasetInfo:
         """What readers of the shards are told."""
-        from dataprep.sinks import DatasetInfo
+        from dataprep.formats import DatasetInfo
 
         said = msgspec.structs.asdict(self.manifest.examples)
         return DatasetInfo(classes=self.manifest.classes, **said)

@@ -12,10 +12,10 @@ from itertools import accumulate, groupby, islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from dataprep.errors import SinkError
+from dataprep.formats import ShardReader
+from dataprep.formats.example import Example
 from dataprep.remote.cache import cache_at
 from dataprep.sealed.set import SealedSet
-from dataprep.sinks import ShardReader
-from dataprep.sinks.example import Example
 from dataprep.system.job_limits import usable_cores
 from dataprep.system.messages import unreadable
 

@@ -14,12 +14,12 @@ from typing import Any, Final, Literal, get_args
 import xxhash
 
 from dataprep.errors import DatasetError, ImageError, RemoteError, SinkError
+from dataprep.formats import DatasetInfo, Sink
+from dataprep.formats.example import Example
+from dataprep.formats.subprocess_reader import in_child
 from dataprep.images import Recipe, prepare
 from dataprep.remote.cache import Cache, cache_at
 from dataprep.sealed.set import SealedSet, described, first_rows, foreign_files
-from dataprep.sinks import DatasetInfo, Sink
-from dataprep.sinks.example import Example
-from dataprep.sinks.subprocess_reader import in_child
 from dataprep.system.messages import printable
 from dataprep.system.state_files import file_sha256
 from dataprep.system.throttle import pay

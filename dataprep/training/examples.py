@@ -19,7 +19,7 @@ from typing import (
 import numpy as np
 
 from dataprep.errors import UsageError
-from dataprep.sinks.example import Example
+from dataprep.formats.example import Example
 from dataprep.training.order import InBlocks, InOrder, InProportion, Order, Shuffled, Weighted
 from dataprep.training.sampler import Ahead, Leftover, Sampler, whole_number
 from dataprep.training.sequence import ExampleSequence

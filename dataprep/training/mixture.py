@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, overload
 import numpy as np
 
 from dataprep.errors import UsageError
-from dataprep.sinks.example import Example
+from dataprep.formats.example import Example
 from dataprep.system.messages import counted
 from dataprep.training.examples import TrainingExamples
 from dataprep.training.order import InProportion, whole_shares

@@ -12,12 +12,12 @@ from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any, Literal, Self, SupportsIndex, TypeVar, get_args, overload
 
 from dataprep.errors import DatasetError, ImageError, UsageError
+from dataprep.formats import ShardReader
+from dataprep.formats.example import Example
 from dataprep.images.decode import sniff
 from dataprep.sealed.ranges import COLUMNS, Recorded, is_few, read_few
 from dataprep.sealed.set import SealedSet, first_rows
 from dataprep.sealed.split import FinishedSplit
-from dataprep.sinks import ShardReader
-from dataprep.sinks.example import Example
 from dataprep.system.messages import counted, printable
 from dataprep.system.shares import read_share
 from dataprep.tables.records import NAME, RecordsTable

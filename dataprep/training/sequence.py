@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
-from dataprep.sinks.example import DatasetInfo, Example
+from dataprep.formats.example import DatasetInfo, Example
 
 if TYPE_CHECKING:
     import numpy as np

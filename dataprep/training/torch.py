@@ -18,8 +18,8 @@ from torch.utils.data import (  # type: ignore[import-not-found,unused-ignore]
 )
 
 from dataprep.errors import UsageError
+from dataprep.formats.example import Example
 from dataprep.images.decode import shown
-from dataprep.sinks.example import Example
 from dataprep.training.sampler import POSITION, Numbers
 from dataprep_schemas.fields import BOXES, DECLARED
 

@@ -18,8 +18,8 @@ import msgspec
 
 from dataprep import errors
 from dataprep.errors import DataprepError, PipelineError, SinkError, SourceError
+from dataprep.formats import ShardName
 from dataprep.jobs.output.lock import Lease
-from dataprep.sinks import ShardName
 from dataprep.system.durable_files import is_full, storage_error
 from dataprep.system.state_files import read_document, write_state
 from dataprep.system.throttle import lift

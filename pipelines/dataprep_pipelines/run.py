@@ -18,6 +18,7 @@ from pathlib import Path
 
 from dataprep.datasets import ScanUnit
 from dataprep.errors import DataprepError, PipelineError, SinkError, SourceError
+from dataprep.formats import ShardName
 from dataprep.jobs.output.commit import (
     finished_shard,
     forget_progress,
@@ -37,7 +38,6 @@ from dataprep.jobs.output.workspace import Workspace
 from dataprep.jobs.running.build_directory import check_free_space, lay_out
 from dataprep.jobs.running.engine import Reporter
 from dataprep.jobs.running.job import Job
-from dataprep.sinks import ShardName
 from dataprep.system.job_limits import usable_cores
 from dataprep.system.messages import counted
 from dataprep_pipelines.failures import FailureLog

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from concurrent.futures import BrokenExecutor, Executor, ThreadPoolExecutor
 from threading import Semaphore
 
+from dataprep.formats import ShardName
 from dataprep.jobs.output.commit import finished_shard
 from dataprep.jobs.running.job import Job
 from dataprep.jobs.running.shard import ShardStoppedError, write_shard
-from dataprep.sinks import ShardName
 from dataprep.system.durable_files import storage_error
 from dataprep_pipelines.failures import FailureLog, QuietLauncherError, worker_died
 from dataprep_pipelines.runners import STOP, Parallelism

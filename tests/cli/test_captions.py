@@ -64,7 +64,7 @@ def test_most_formats_keep_them() -> None:
     assert {*KEEPING} == kept & {*FORMATS}
 
 
-# Each format's own way to keep them is tried by tests/sinks/test_testing.py.
+# Each format's own way to keep them is tried by tests/formats/test_testing.py.
 @pytest.mark.parametrize("name", everyday(["webdataset"], KEEPING[1:]))
 def test_every_format_takes_and_gives_them_back(
     cli: Cli, captioned: Made, tmp_path: Path, name: str

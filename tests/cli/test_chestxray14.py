@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 import dataprep
-from dataprep.sinks.example import Example
+from dataprep.formats.example import Example
 from tests.conftest import (
     FINDINGS,
     Cli,

@@ -45,7 +45,7 @@ def convert(cli: Cli, source: Path, out: Path, *words: object) -> None:
     assert leftovers(out) == []
 
 
-# Writers and readers are tried by tests/sinks/test_testing.py, of every format.
+# Writers and readers are tried by tests/formats/test_testing.py, of every format.
 @pytest.mark.parametrize("name", everyday(["lmdb", "hdf5", "webdataset"], ENCODED[1:]))
 def test_there_and_back_again_is_the_same_file(
     cli: Cli, tiny: Made, shelf: Shelf, tmp_path: Path, name: str

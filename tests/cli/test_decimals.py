@@ -11,7 +11,7 @@ import pytest
 from pyarrow import parquet
 
 import dataprep
-from dataprep.archives.tfrecord import frames, unframe
+from dataprep.formats.tfrecord import frames, unframe
 from dataprep.sealed.set import SealedSet
 from dataprep_schemas import example_pb2
 from dataprep_schemas.fields import Field

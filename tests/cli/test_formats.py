@@ -85,7 +85,7 @@ def test_more_shards_than_asked_for_are_needed_where_one_is_full(
 ) -> None:
     """Caffe reads files of at most 2^31 - 1 values; here of ten images."""
     made = shelf("hdf5-caffe")
-    monkeypatch.setattr("dataprep.sinks.hdf5._INT_MAX", 16 * 16 * 3 * 10)
+    monkeypatch.setattr("dataprep.formats.hdf5.sinks._INT_MAX", 16 * 16 * 3 * 10)
     result = cli(*made.command(tmp_path, "--num_shards", "train=2,validation=1"))
     assert result.code == 2
     assert "expected 3 to 24 (a shard of" in result.error

@@ -27,7 +27,7 @@ from tests.datasets.test_folder import write_tree
 from tests.finished_sets import keys_of as keys
 from tests.finished_sets import manifest_of as manifest
 from tests.finished_sets import shards_of as shards
-from tests.sinks.examples import picture
+from tests.formats.examples import picture
 
 # What is taken is copied as by convert, whose test has other formats.
 KINDS = everyday(["tfrecord", "recordio"], ["lmdb", "webdataset", "hdf5", "parquet", "arrayrecord"])

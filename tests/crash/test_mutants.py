@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from dataprep.formats import hashed_file
 from dataprep.jobs.output import commit, workspace
 from dataprep.jobs.output.lock import Lease
 from dataprep.jobs.preparing import prepare
 from dataprep.jobs.running import clearing, engine, identity, journal, seal, shard
-from dataprep.sinks import hashed_file
 from dataprep.staging import copying, writing
 from dataprep.staging.directory import StageDirectory
 from dataprep.system import durable_files

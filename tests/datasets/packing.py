@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from pyarrow import parquet
 
-from dataprep.archives import recordio, tfrecord
+from dataprep.formats import recordio, tfrecord
 from dataprep_schemas import example_pb2
 from tests.fuzz.raw_readers import picture
 

@@ -293,7 +293,7 @@ def write_unlabelled(raw: Path) -> None:
         (raw / name).write_bytes(picture(len(name)))
 
 
-# Caffe's Datum has one label. What others make of none is tried by tests/sinks/test_testing.py.
+# Caffe's Datum has one label. What others make of none is tried by tests/formats/test_testing.py.
 @pytest.mark.parametrize(
     "sink", everyday(["tfrecord", "hdf5-arrays"], sorted({*installed(SINKS)} - {"lmdb"}))
 )

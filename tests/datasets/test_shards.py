@@ -19,17 +19,17 @@ from PIL import Image
 from pyarrow import parquet
 
 import dataprep
-from dataprep.archives import recordio
-from dataprep.archives.mds import mds_samples
-from dataprep.archives.parquet import NotInPlaceError, places_of
-from dataprep.archives.reading import read_image
-from dataprep.archives.samples import varint
 from dataprep.datasets.base import Found
 from dataprep.datasets.shards import layout
 from dataprep.datasets.shards.dataset import Shards
 from dataprep.datasets.shards.fields import label_text, name_classes
 from dataprep.datasets.shards.layout import splits_of
 from dataprep.errors import RejectedError, SourceError, UsageError
+from dataprep.formats import recordio
+from dataprep.formats.mds import mds_samples
+from dataprep.formats.parquet.listing import NotInPlaceError, places_of
+from dataprep.formats.reading import read_image
+from dataprep.formats.samples import varint
 from dataprep.tables import Scanned
 from tests.conftest import hashes
 from tests.datasets.packing import (

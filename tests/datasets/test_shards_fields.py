@@ -17,12 +17,12 @@ import pytest
 from pyarrow import parquet
 
 import dataprep
-from dataprep.archives import recordio
-from dataprep.archives.samples import LONGEST
 from dataprep.datasets.lists import ClassList, one_form
 from dataprep.datasets.shards.dataset import Shards
 from dataprep.datasets.shards.fields import label_text, name_classes
 from dataprep.errors import RejectedError, SourceError, UsageError
+from dataprep.formats import recordio
+from dataprep.formats.samples import LONGEST
 from dataprep.tables import Scanned
 from dataprep_schemas import example_pb2
 from tests.datasets.packing import records_of, tar_of

@@ -17,7 +17,7 @@ import pytest
 import xxhash
 from pyarrow import parquet
 
-from dataprep.archives.recordio import frame
+from dataprep.formats.recordio import frame
 from tests.conftest import hashes
 from tests.docs.pages import DOCS, ROOT
 from tests.golden.__main__ import PLACE

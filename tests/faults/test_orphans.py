@@ -11,6 +11,7 @@ import pytest
 
 from dataprep.api.progress import Reporter
 from dataprep.errors import LockedError, PipelineError
+from dataprep.formats import ShardName
 from dataprep.images import Recipe
 from dataprep.jobs.output.commit import finished_shards
 from dataprep.jobs.output.lock import locked
@@ -21,7 +22,6 @@ from dataprep.jobs.running.clearing import remove_partial_files
 from dataprep.jobs.running.identity import claim
 from dataprep.jobs.running.job import Job
 from dataprep.jobs.running.seal import seal
-from dataprep.sinks import ShardName
 from dataprep_pipelines.failures import FailureLog
 from dataprep_pipelines.run import Launcher
 from dataprep_pipelines.runners import Engine, Parallelism, Round

@@ -25,11 +25,11 @@ from pydicom.uid import JPEG2000Lossless, JPEGBaseline8Bit
 
 from dataprep.archives.containers import list_container
 from dataprep.archives.listing import Listing
-from dataprep.archives.reading import close_archives, read_image
 from dataprep.datasets.folder.dataset import Folder
 from dataprep.datasets.imagenet.dataset import ImageNet, read_bounding_boxes
 from dataprep.datasets.lists import load_class_list
 from dataprep.errors import DataprepError
+from dataprep.formats.reading import close_archives, read_image
 from dataprep.images import Recipe, Resize, prepare
 from dataprep.images.dicom import header_of
 from tests.images.dicom_files import LOSSLESS, dataset, grouped, table

@@ -22,13 +22,13 @@ import pyarrow as pa
 from pyarrow import parquet
 
 import dataprep
-from dataprep.archives.tfrecord import masked_crc
 from dataprep.cli import main
 from dataprep.errors import DataprepError, UsageError
+from dataprep.formats import DatasetInfo, ShardName, Sink
+from dataprep.formats.testing import CASES, examples_of
+from dataprep.formats.tfrecord import masked_crc
 from dataprep.plugins import load_sink
 from dataprep.sealed.set import NAME, PART
-from dataprep.sinks import DatasetInfo, ShardName, Sink
-from dataprep.sinks.testing import CASES, examples_of
 from dataprep.staging.source import read_inventory
 from dataprep.system.state_files import encode
 from dataprep.training.records import describe

@@ -8,7 +8,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
-from dataprep.sinks import tf_example
+from dataprep.formats import tf_example
 from tests.interop.conftest import Built
 
 

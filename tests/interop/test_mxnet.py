@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dataprep.sinks import DatasetInfo
-from dataprep.sinks.recordio import RecordIOSink
+from dataprep.formats import DatasetInfo
+from dataprep.formats.recordio import RecordIOSink
+from tests.formats.examples import example
 from tests.interop.conftest import Built, decode, run_mxnet
-from tests.sinks.examples import example
 
 MAGIC = bytes.fromhex("0a23d7ce")  # of a record, which must not stand aligned inside one
 CROP = 8

@@ -19,9 +19,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from dataprep.formats import DatasetInfo, tf_example
+from dataprep.formats.example import Example
 from dataprep.images import Recipe, prepare
-from dataprep.sinks import DatasetInfo, tf_example
-from dataprep.sinks.example import Example
 from dataprep_schemas import imagenet_classes
 from tests.interop.conftest import Built, RawImages
 

@@ -10,10 +10,10 @@ import pytest
 
 from dataprep.cli import main
 from dataprep.errors import UsageError
+from dataprep.formats.hdf5.sinks import Hdf5Sink
+from dataprep.formats.lmdb.caffe import LmdbSink
 from dataprep.sealed.set import SealedSet
 from dataprep.sealed.verify import verify
-from dataprep.sinks.hdf5 import Hdf5Sink
-from dataprep.sinks.lmdb_caffe import LmdbSink
 from tests.interop.conftest import Built, imported
 
 PIXELS = ("--resize", "32x24")

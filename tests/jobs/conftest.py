@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from dataprep.formats import DatasetInfo
 from dataprep.images import Recipe
 from dataprep.jobs.output.lock import Lease
 from dataprep.jobs.output.workspace import Workspace
 from dataprep.jobs.preparing.raw_images import RawImages
 from dataprep.jobs.request import MaxBad, Request
 from dataprep.jobs.running.job import Job, SplitJob
-from dataprep.sinks import DatasetInfo
 from dataprep_schemas.fields import Fields
 
 

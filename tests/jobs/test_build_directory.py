@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from dataprep.formats import DatasetInfo, WrittenFile
 from dataprep.jobs.running import build_directory
 from dataprep.jobs.running.build_directory import BuiltFiles, building, remove_build_directories
-from dataprep.sinks import DatasetInfo, WrittenFile
 from dataprep.system import filesystems
 from tests.conftest import Cli, Shelf, everyday, hashes, leftovers
 from tests.finished_sets import flip

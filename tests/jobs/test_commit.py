@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from dataprep.errors import PipelineError
+from dataprep.formats.recordio import RecordIOWriter
 from dataprep.jobs.output import commit as module
 from dataprep.jobs.output.commit import (
     ShardProgress,
@@ -28,7 +29,6 @@ from dataprep.jobs.output.commit import (
 )
 from dataprep.jobs.output.workspace import Workspace
 from dataprep.jobs.running.status import read_status
-from dataprep.sinks.recordio import RecordIOWriter
 from dataprep.system.state_files import hashed, write_state
 from dataprep_pipelines.runners import RunningEngine
 from dataprep_schemas.manifest import File

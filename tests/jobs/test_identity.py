@@ -12,11 +12,11 @@ import pytest
 from msgspec.structs import replace
 
 from dataprep.errors import DatasetError
+from dataprep.formats import DatasetInfo
 from dataprep.images import Recipe
 from dataprep.jobs.output.workspace import Workspace
 from dataprep.jobs.running.identity import check_identity
 from dataprep.sealed.set import examples_of
-from dataprep.sinks import DatasetInfo
 from dataprep.system.state_files import write_state
 from dataprep_schemas.manifest import Identity, Input, SinkConfig, Unmatched
 from dataprep_schemas.state import StoredJob

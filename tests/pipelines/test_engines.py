@@ -14,7 +14,7 @@ import pytest
 
 from dataprep.cli.signals import resumable
 from dataprep.errors import PipelineError, StoppedError, UsageError
-from dataprep.sinks import ShardName
+from dataprep.formats import ShardName
 from dataprep_pipelines.runners import STOP, Engine, Parallelism, Round
 from dataprep_pipelines.runners.local import (
     LARGE,

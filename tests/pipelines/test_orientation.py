@@ -11,8 +11,8 @@ import pytest
 from PIL import Image
 
 import dataprep
+from dataprep.formats.example import Example
 from dataprep.review.pictures import small_picture
-from dataprep.sinks.example import Example
 from tests.conftest import Cli, Raw, write_tiny_raw
 
 STORED = (0.1, 0.2, 0.4, 0.6)  # of the pixels in the file; orientation 6 is a quarter turn

@@ -22,7 +22,7 @@ from pyarrow import parquet
 
 import dataprep
 from dataprep.errors import DatasetError, SinkError, UsageError
-from dataprep.sinks.example import Example
+from dataprep.formats.example import Example
 from dataprep.training.records import Records, Uneven, part_of
 from tests.conftest import Made
 

@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
+from dataprep.formats import subprocess_reader
 from dataprep.sealed import verify
-from dataprep.sinks import subprocess_reader
 from tests.conftest import Cli, Made, Shelf
 from tests.forging import forge, rehashed
 
@@ -175,7 +175,7 @@ def hanging(shelf: Shelf, tmp_path: Path) -> Path:
     return out
 
 
-@pytest.mark.thorough  # every day: tests/sinks/test_subprocess_reader.py
+@pytest.mark.thorough  # every day: tests/formats/test_subprocess_reader.py
 def test_a_file_that_its_library_cannot_end_reading_is_named(
     cli: Cli, hanging: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from dataprep.errors import DataprepError, DatasetError, PipelineError
+from dataprep.formats import ShardName
 from dataprep.jobs.output import commit, lock, workspace
 from dataprep.jobs.output.commit import (
     finished_shard,
@@ -24,7 +25,6 @@ from dataprep.jobs.output.workspace import Workspace
 from dataprep.jobs.running import seal
 from dataprep.jobs.running.seal import publish_manifest
 from dataprep.jobs.running.shard import ShardStoppedError
-from dataprep.sinks import ShardName
 from dataprep.system import durable_files, state_files
 from dataprep.system.durable_files import write_durably
 from dataprep_pipelines.failures import FailureLog

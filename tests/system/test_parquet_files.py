@@ -10,8 +10,8 @@ import pytest
 from pyarrow import parquet
 
 from dataprep.errors import DatasetError, SinkError
+from dataprep.formats import DatasetInfo
 from dataprep.plugins import load_sink
-from dataprep.sinks import DatasetInfo
 from dataprep.system import regular_files
 from dataprep.tables.records import RecordsTable
 

@@ -21,6 +21,8 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from dataprep.errors import DatasetError
+from dataprep.formats import DatasetInfo, ShardName, WrittenFile
+from dataprep.formats.example import Example
 from dataprep.jobs.output.commit import commit
 from dataprep.jobs.output.lock import locked
 from dataprep.jobs.output.workspace import Workspace
@@ -28,8 +30,6 @@ from dataprep.jobs.running import shard as shard_module
 from dataprep.jobs.running.job import Made, Rejected, SplitJob
 from dataprep.jobs.running.seal import join_rows
 from dataprep.jobs.running.shard import ShardRows
-from dataprep.sinks import DatasetInfo, ShardName, WrittenFile
-from dataprep.sinks.example import Example
 from dataprep.system.state_files import file_sha256
 from dataprep.tables import sealing
 from dataprep.tables.records import NAME, STATUSES, RecordsTable, conspicuous

@@ -15,11 +15,6 @@ from unicodedata import normalize
 
 from dataprep.archives.containers import container_kind, stat_fingerprint
 from dataprep.archives.listing import StoredImage, clean_path, is_image_name
-from dataprep.archives.mds import INDEX
-from dataprep.archives.recordio import LISTED
-from dataprep.archives.samples import LONGEST, Sample
-from dataprep.archives.tfrecord import tfrecord_samples
-from dataprep.archives.webdataset import webdataset_samples
 from dataprep.datasets.base import (
     Classes,
     Dataset,
@@ -42,6 +37,11 @@ from dataprep.datasets.shards.layout import SAMPLES, Kind, find_files, splits_of
 from dataprep.datasets.shards.options import ShardsOptions
 from dataprep.datasets.splits import in_usual_order
 from dataprep.errors import SourceError
+from dataprep.formats.mds import INDEX
+from dataprep.formats.recordio import LISTED
+from dataprep.formats.samples import LONGEST, Sample
+from dataprep.formats.tfrecord import tfrecord_samples
+from dataprep.formats.webdataset.listing import webdataset_samples
 from dataprep.system.messages import counted, printable, sized, some_of
 from dataprep.tables import Packing, Row, Scanned, Unmatched
 from dataprep_schemas.fields import CAPTIONS
@@ -325,7 +325,10 @@ def _first_samples(
         classes: Mapping[str, Sequence[str]] = {}
         count = PEEKED
         if kind == "Parquet":
-            from dataprep.archives.parquet import columns_of, first_rows  # late: they load Arrow
+            from dataprep.formats.parquet.listing import (  # late: they load Arrow
+                columns_of,
+                first_rows,
+            )
 
             columns = columns_of(raw, path)
             samples: Iterable[Sample] = first_rows(raw, path, columns, PEEKED)
@@ -361,7 +364,7 @@ def _units(kind: Kind, split: str, files: Sequence[str], fields: Taken) -> Itera
 
 
 def _copied_bytes(raw: Path, path: str, fields: Taken) -> int:
-    from dataprep.archives.parquet import columns_of
+    from dataprep.formats.parquet.listing import columns_of
 
     columns = columns_of(raw, path)
     return columns.packed[columns.image(fields.image)]
@@ -369,7 +372,7 @@ def _copied_bytes(raw: Path, path: str, fields: Taken) -> int:
 
 def _scan_parquet(raw: Path, unit: ShardsUnit) -> Scanned:
     """The rows of Parquet files: images in place if they all lie as they are, else copied."""
-    from dataprep.archives.parquet import NotInPlaceError, places_of
+    from dataprep.formats.parquet.listing import NotInPlaceError, places_of
 
     try:
         return _parquet_rows(raw, unit, places_of)
@@ -379,7 +382,7 @@ def _scan_parquet(raw: Path, unit: ShardsUnit) -> Scanned:
 
 def _copy_images(raw: Path, unit: ShardsUnit, file: BinaryIO) -> Scanned:
     """Write the images one behind another; they are read there."""
-    from dataprep.archives.parquet import images_of
+    from dataprep.formats.parquet.listing import images_of
 
     file.write(_COPY_HEAD)
 
@@ -398,7 +401,7 @@ def _parquet_rows(
     packing: Packing = (),
 ) -> Scanned:
     """The rows of files; `places` tells where the images of a file are, by the path of a column."""
-    from dataprep.archives.parquet import columns_of, parquet_samples
+    from dataprep.formats.parquet.listing import columns_of, parquet_samples
 
     found, names = _Samples(unit), unit.fields.names
     for path in unit.files:

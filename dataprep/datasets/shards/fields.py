@@ -13,12 +13,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from dataprep.archives.recordio import LISTED
-from dataprep.archives.samples import Sample, Value, is_nested
 from dataprep.datasets.base import Classes, refuse_reserved
 from dataprep.datasets.lists import ClassList, classes_by_name, one_form
 from dataprep.datasets.shards.options import ShardsOptions
 from dataprep.errors import SourceError
+from dataprep.formats.recordio import LISTED
+from dataprep.formats.samples import Sample, Value, is_nested
 from dataprep.system.messages import printable, some_of
 from dataprep_schemas.fields import CAPTIONS, KINDS, PLAIN, Field, Fields, declared_or
 

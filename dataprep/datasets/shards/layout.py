@@ -14,15 +14,15 @@ from typing import Final, Literal
 
 from dataprep.archives.containers import container_kind
 from dataprep.archives.listing import is_clutter_folder, is_image_name, stem_of
-from dataprep.archives.mds import INDEX, mds_samples, mds_shards
 from dataprep.archives.open_files import open_container
-from dataprep.archives.recordio import MAGIC, recordio_samples
-from dataprep.archives.samples import Sample
-from dataprep.archives.tfrecord import HEADER, read_length, tfrecord_samples
-from dataprep.archives.webdataset import webdataset_samples
 from dataprep.datasets.raw_directory import list_raw
 from dataprep.datasets.splits import SPLIT_FOLDERS, split_of_folder
 from dataprep.errors import SinkError, SourceError
+from dataprep.formats.mds import INDEX, mds_samples, mds_shards
+from dataprep.formats.recordio import MAGIC, recordio_samples
+from dataprep.formats.samples import Sample
+from dataprep.formats.tfrecord import HEADER, read_length, tfrecord_samples
+from dataprep.formats.webdataset.listing import webdataset_samples
 from dataprep.system.filesystems import walk
 from dataprep.system.messages import counted, printable, some_of, unreadable
 from dataprep.system.regular_files import open_regular

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from dataprep.datasets.lists import load_class_list
 from dataprep.datasets.splits import in_usual_order
 from dataprep.errors import DatasetError, UsageError
+from dataprep.formats import DatasetInfo
 from dataprep.images import Recipe
 from dataprep.jobs.deriving.sealed_images import SealedImages, SourceSet
 from dataprep.jobs.deriving.selected import Taken, lineage, take
@@ -47,7 +48,6 @@ from dataprep.jobs.running.seal import seal
 from dataprep.recipe import changed_recipe
 from dataprep.sealed.set import SealedSet
 from dataprep.sealed.verify import Verified
-from dataprep.sinks import DatasetInfo
 from dataprep.system.messages import counted, sized
 from dataprep.system.state_files import digest_of
 from dataprep.tables.chosen import Selection

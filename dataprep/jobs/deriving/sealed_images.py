@@ -17,14 +17,14 @@ import pyarrow as pa
 import xxhash
 
 from dataprep.errors import ImageError, SinkError, SourceError
+from dataprep.formats import DatasetInfo, ShardName, ShardReader
+from dataprep.formats.example import Example, pixels_of
 from dataprep.images import Prepared, Recipe, prepare
 from dataprep.images.decode import raw_to_png
 from dataprep.images.fingerprint import Fingerprint
 from dataprep.jobs.running.job import SAMPLE, Job, Made, Rejected, map_in_order
 from dataprep.sealed.set import SealedSet, first_rows
 from dataprep.sealed.split import FinishedSplit
-from dataprep.sinks import DatasetInfo, ShardName, ShardReader
-from dataprep.sinks.example import Example, pixels_of
 from dataprep.system.messages import printable, unreadable
 from dataprep.system.throttle import pay
 from dataprep.tables.order import shard_tables

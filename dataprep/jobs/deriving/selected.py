@@ -9,11 +9,11 @@ from msgspec.structs import replace
 
 from dataprep.datasets.splits import parse_split
 from dataprep.errors import DatasetError, UsageError
+from dataprep.formats import DatasetInfo
 from dataprep.jobs.request import ConvertRequest, usual_shuffle
 from dataprep.jobs.running.job import is_split
 from dataprep.recipe import changed_recipe
 from dataprep.sealed.set import SealedSet
-from dataprep.sinks import DatasetInfo
 from dataprep.system.messages import counted, printable, some_of
 from dataprep.system.state_files import digest_of, file_sha256
 from dataprep.tables.chosen import Selection

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from dataprep.errors import DatasetError, UsageError
+from dataprep.formats import ShardName
 from dataprep.jobs.output.lock import Lease
 from dataprep.jobs.output.workspace import Workspace
 from dataprep.jobs.preparing.found import RawData, config_of, found
@@ -26,7 +27,6 @@ from dataprep.jobs.running.identity import identity_of, what_differs
 from dataprep.jobs.running.journal import Renames, exchange
 from dataprep.jobs.running.seal import describe_split
 from dataprep.sealed.set import SealedSet, first_rows, sink_of
-from dataprep.sinks import ShardName
 from dataprep.system.state_files import hashed
 from dataprep.tables.records import RecordsTable
 from dataprep.tables.sealing import WrittenRecords, write_rows

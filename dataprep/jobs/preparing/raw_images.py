@@ -13,17 +13,17 @@ from typing import Final, TypeAlias
 from msgspec.structs import replace
 
 from dataprep.archives.open_files import is_in_bucket
-from dataprep.archives.reading import require_unchanged
 from dataprep.datasets import read_image
 from dataprep.datasets.raw_directory import leads_out
 from dataprep.errors import DataprepError, ImageError
+from dataprep.formats import ShardName
+from dataprep.formats.example import Example
+from dataprep.formats.reading import require_unchanged
 from dataprep.images import Note, Prepared, Recipe, kind_of, prepare
 from dataprep.images.pixels import turned_back
 from dataprep.images.prepare import EXTRAS
 from dataprep.jobs.output.commit import rejected_images
 from dataprep.jobs.running.job import SAMPLE, Job, Made, Rejected, map_in_order
-from dataprep.sinks import ShardName
-from dataprep.sinks.example import Example
 from dataprep.system.messages import counted
 from dataprep.tables import Row
 from dataprep.tables.order import read_shard

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dataprep.errors import DatasetError, SinkError
+from dataprep.formats import ShardName, WrittenFile
 from dataprep.jobs.running.job import Job
-from dataprep.sinks import ShardName, WrittenFile
 from dataprep.system.durable_files import PARTIAL, storage_error
 from dataprep.system.filesystems import (
     filesystem_of,

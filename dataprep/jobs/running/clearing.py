@@ -12,12 +12,12 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 from dataprep.errors import DataprepError, DatasetError
+from dataprep.formats import ShardName
 from dataprep.jobs.output.commit import read_records
 from dataprep.jobs.output.lock import Lease, check_held, locked
 from dataprep.jobs.output.workspace import Workspace
 from dataprep.plugins import load_sink
 from dataprep.sealed.set import PART, SealedSet, foreign_files, has_part
-from dataprep.sinks import ShardName
 from dataprep.system.durable_files import PARTIAL, is_partial, sync_directory
 from dataprep.system.regular_files import read_regular
 from dataprep.system.state_files import read_state
@@ -25,9 +25,9 @@ from dataprep.tables.records import NAME as RECORDS
 from dataprep_schemas.state import StoredJob
 
 if TYPE_CHECKING:
+    from dataprep.formats import Layout, Sink
     from dataprep.jobs.running.job import Job
     from dataprep.sealed.verify import Verified
-    from dataprep.sinks import Layout, Sink
 
 
 STAGED: Final = ".dataprep-stage"

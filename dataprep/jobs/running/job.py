@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 import msgspec
 
 from dataprep.errors import UsageError
+from dataprep.formats import DatasetInfo, ShardName, Sink
+from dataprep.formats.example import Example
 from dataprep.images import Measured, codec_versions
 from dataprep.images.fingerprint import Fingerprint
 from dataprep.images.pixels import Pixels
@@ -21,8 +23,6 @@ from dataprep.jobs.output.workspace import Workspace
 from dataprep.jobs.request import OutputRequest
 from dataprep.options import EVERY_SPLIT
 from dataprep.sealed.set import examples_of
-from dataprep.sinks import DatasetInfo, ShardName, Sink
-from dataprep.sinks.example import Example
 from dataprep.system.messages import counted, sized, some_of
 from dataprep.version import __version__
 from dataprep_schemas.fields import Fields, Value

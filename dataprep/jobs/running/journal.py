@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from dataprep.errors import DatasetError
+from dataprep.formats import Layout, ShardName, Sink
 from dataprep.jobs.output.lock import Lease, check_held
 from dataprep.jobs.output.workspace import Workspace
 from dataprep.jobs.running.identity import store_grown
 from dataprep.jobs.running.seal import publish_manifest, sync_above
 from dataprep.sealed.set import SealedSet, sink_of
-from dataprep.sinks import Layout, ShardName, Sink
 from dataprep.system.durable_files import sync_directory
 from dataprep.system.state_files import encode, read_document, write_state
 from dataprep_schemas.manifest import Manifest

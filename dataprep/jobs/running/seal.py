@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import asdict
 
 from dataprep.errors import DatasetError
+from dataprep.formats import FinishedShard
 from dataprep.images import Statistics
 from dataprep.jobs.output.commit import publish, temporary_files
 from dataprep.jobs.output.lock import Lease, check_held
@@ -20,7 +21,6 @@ from dataprep.jobs.output.workspace import Workspace
 from dataprep.jobs.running.build_directory import building
 from dataprep.jobs.running.job import Job, SplitJob
 from dataprep.sealed.set import SealedSet
-from dataprep.sinks import FinishedShard
 from dataprep.system.durable_files import sync_directory, write_durably
 from dataprep.system.job_limits import usable_cores
 from dataprep.system.messages import counted, some_of

@@ -18,6 +18,7 @@ from typing import Any, Final
 import pyarrow as pa
 import xxhash
 
+from dataprep.formats import DatasetInfo, ShardName, ShardWriter, WrittenFile
 from dataprep.images import Statistics
 from dataprep.images.decode import metadata_of
 from dataprep.images.fingerprint import Fingerprint, fingerprint
@@ -25,7 +26,6 @@ from dataprep.images.pixels import Pixels
 from dataprep.jobs.output.commit import ShardProgress, publish_once, temporary_files
 from dataprep.jobs.running.build_directory import building
 from dataprep.jobs.running.job import Job, Made, Rejected
-from dataprep.sinks import DatasetInfo, ShardName, ShardWriter, WrittenFile
 from dataprep.system.durable_files import storage_error
 from dataprep.system.state_files import file_sha256
 from dataprep.system.throttle import pay

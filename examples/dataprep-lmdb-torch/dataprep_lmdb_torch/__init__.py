@@ -24,10 +24,10 @@ from typing import Any, ClassVar
 import lmdb
 import msgpack
 from dataprep.errors import SinkError
-from dataprep.sinks import Record, WrittenFile
-from dataprep.sinks.example import DatasetInfo, Example, to_bytes, to_text
-from dataprep.sinks.lmdb_environment import LmdbFileSink, LmdbReader, LmdbWriter
-from dataprep.sinks.subprocess_reader import in_child
+from dataprep.formats import Record, WrittenFile
+from dataprep.formats.example import DatasetInfo, Example, to_bytes, to_text
+from dataprep.formats.lmdb.environment import LmdbFileSink, LmdbReader, LmdbWriter
+from dataprep.formats.subprocess_reader import in_child
 from dataprep_schemas.fields import CAPTIONS, PLAIN, Value
 from typing_extensions import override
 

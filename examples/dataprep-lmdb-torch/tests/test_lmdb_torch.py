@@ -11,8 +11,8 @@ import lmdb
 import msgpack
 import pytest
 from dataprep.errors import SinkError
-from dataprep.sinks import DatasetInfo, Example
-from dataprep.sinks.testing import SinkTests
+from dataprep.formats import DatasetInfo, Example
+from dataprep.formats.testing import SinkTests
 from dataprep_schemas.fields import Field
 from PIL import Image
 

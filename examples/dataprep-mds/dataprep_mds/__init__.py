@@ -21,7 +21,7 @@ from pathlib import Path, PurePosixPath
 from typing import ClassVar
 
 from dataprep.errors import UsageError
-from dataprep.sinks import (
+from dataprep.formats import (
     DatasetInfo,
     FinishedShard,
     Layout,
@@ -31,7 +31,7 @@ from dataprep.sinks import (
     Sink,
     WrittenFile,
 )
-from dataprep.sinks.hashed_file import write_file
+from dataprep.formats.hashed_file import write_file
 from dataprep_schemas.fields import PLAIN
 from typing_extensions import override
 

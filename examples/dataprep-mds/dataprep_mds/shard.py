@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 from dataprep.errors import SinkError
-from dataprep.sinks import DatasetInfo, ShardReader, ShardWriter, WrittenFile, damage
-from dataprep.sinks.example import Example
-from dataprep.sinks.hashed_file import HashedFile
+from dataprep.formats import DatasetInfo, ShardReader, ShardWriter, WrittenFile, damage
+from dataprep.formats.example import Example
+from dataprep.formats.hashed_file import HashedFile
 from dataprep_schemas.fields import PLAIN
 from streaming import LocalDataset, MDSWriter
 from streaming.base.format.mds import MDSReader

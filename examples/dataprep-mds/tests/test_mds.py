@@ -10,10 +10,10 @@ import dataprep
 import pytest
 from dataprep.cli import main
 from dataprep.errors import SinkError
+from dataprep.formats import DatasetInfo, ShardName
+from dataprep.formats.example import Example
+from dataprep.formats.testing import SinkTests
 from dataprep.sealed.set import SealedSet
-from dataprep.sinks import DatasetInfo, ShardName
-from dataprep.sinks.example import Example
-from dataprep.sinks.testing import SinkTests
 from streaming import LocalDataset, MDSWriter, StreamingDataset
 
 from dataprep_mds import MdsSink

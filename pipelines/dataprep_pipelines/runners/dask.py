@@ -36,7 +36,7 @@ from distributed.security import Security
 from typing_extensions import override
 
 from dataprep.errors import PipelineError
-from dataprep.sinks import ShardName
+from dataprep.formats import ShardName
 from dataprep.system.messages import counted, printable
 from dataprep.system.regular_files import read_regular
 from dataprep_pipelines.failures import RESUME, FailureLog, QuietLauncherError, line_of

@@ -1,0 +1,1 @@
+"""HDF5: the file, and the three layouts of images in it."""

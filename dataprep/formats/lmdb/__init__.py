@@ -1,0 +1,1 @@
+"""LMDB: the environment, and Caffe's values in it."""

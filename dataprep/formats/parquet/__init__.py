@@ -1,0 +1,1 @@
+"""Parquet with images in it: what we write, and what others have packed."""

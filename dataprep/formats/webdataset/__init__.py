@@ -1,0 +1,1 @@
+"""WebDataset, tar archives of samples: what we write, and what others have packed."""

@@ -1,0 +1,205 @@
+"""One sample of a WebDataset archive: what it is called, its parts out, and an example in.
+
+The parts are the image (``jpg`` or ``png``), ``cls`` (the 0-based class index in ASCII digits;
+only where an image has one label, since webdataset decodes it as one integer) and ``json``: every
+field of the example but the image, in ASCII, keys sorted, no blanks. ``attributes`` is there if
+the data set has any, ``box_labels`` if something is said of what the boxes show. Where the data
+set has captions, ``json`` has all, and ``txt`` the first, empty if there is none: ``datasets``
+wants the same parts in every sample.
+
+Readers take members for one sample if their names are equal up to the first dot behind the last
+slash, and are adjacent (webdataset, DALI) or anywhere in the shard (tools that unpack, or that make
+a database of it). The index of DALI's ``wds2idx`` separates its fields by blanks, and takes the
+names from GNU tar's listing, which escapes what is not ASCII. So a stem
+
+* is the key without its last extension, other dots in its last component replaced by ``_``;
+* is printable ASCII without blanks and without what file systems forbid: of any other character,
+  the UTF-8 bytes are written ``%E5``;
+* is relative, without empty components, ``.`` and ``..``; nor has its first component the form
+  ``__x__``, which webdataset skips as metadata;
+* fits a ustar header: a longer one is cut, and gets a digest of the key;
+* is unique in its shard: the second of two equal ones gets a digest of its key.
+
+It is for people and tools; the key itself is in the sample's ``.json``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from itertools import count
+from typing import Any
+
+import msgspec
+
+from dataprep.errors import SinkError
+from dataprep.formats.example import DatasetInfo, Example, as_stored, to_bytes, to_text
+from dataprep_schemas.fields import BOXES, CAPTIONS, DECLARED
+
+NAME_LIMIT = 100  # bytes of a name in a ustar header
+PREFIX_LIMIT = 155  # and of the directories before it
+
+IMAGES = {"jpg": "JPEG", "jpeg": "JPEG", "png": "PNG"}
+PARTS = frozenset({*IMAGES, "cls", "txt", "json"})
+_EXTENSIONS = {"JPEG": "jpg", "PNG": "png"}
+# Others put a .json beside their images, too, with "key", "width" and what not. These are ours.
+_OURS = {"class_name", "labels"}
+
+
+# Of the data set's fields, those under names of their own; the others are in `attributes`.
+_TOP = {name: field for name, field in DECLARED.items() if not field.rules.plain}
+
+
+class _Said(msgspec.Struct, frozen=True):
+    """The ``json`` of a sample, besides `_TOP`."""
+
+    class_name: str
+    colorspace: str
+    format: str
+    height: int
+    key: str
+    labels: tuple[int, ...]
+    synset: str
+    width: int
+    attributes: dict[str, Any] = {}
+
+
+_ALWAYS = [field.name for field in msgspec.structs.fields(_Said) if field.required]
+
+
+def encode(example: Example, info: DatasetInfo) -> list[tuple[str, bytes]]:
+    """(extension, data) of every part, in the order of the archive."""
+    parts = [(_EXTENSIONS[example.format], example.encoded)]
+    if not info.multilabel:
+        parts.append(("cls", b"%d" % example.labels[0]))
+    values = example.fields
+    said: dict[str, object] = {name: getattr(example, name) for name in _ALWAYS}
+    said[BOXES.name] = ()
+    if any(field.name not in _TOP for field in info.fields):
+        said["attributes"] = {name: values[name] for name in values if name not in _TOP}
+    for field in info.fields:
+        if field.name in _TOP and (field.name in values or field == CAPTIONS):
+            said[field.name] = values.get(field.name, ())
+    if CAPTIONS in info.fields:
+        parts.append(("txt", to_bytes("".join(values.get(CAPTIONS.name, ())[:1]))))
+    data = json.dumps(said, separators=(",", ":"), sort_keys=True).encode("ascii")
+    return [*parts, ("json", data)]
+
+
+def decode(stem: str, parts: Mapping[str, bytes], info: DatasetInfo) -> Example:
+    """The example that a sample holds.
+
+    Of a sample without our ``json``, the key is the stem, and the rest what the image's header,
+    ``cls`` and ``txt`` say.
+
+    Raises:
+        SinkError: it has no image, or its parts contradict each other.
+        ValueError: they are damaged; and whatever else damaged JSON brings about.
+    """
+    images = [extension for extension in parts if extension in IMAGES]
+    if len(images) != 1:
+        raise SinkError(f"it has {len(images)} images, expected 1 of {', '.join(IMAGES)}")
+    encoded = parts[images[0]]
+    labels = (int(parts["cls"]),) if "cls" in parts else ()
+    caption = tuple(filter(None, [to_text(parts.get("txt", b""))]))
+    # Not by msgspec's own parser, which takes no key that is not UTF-8.
+    fields = json.loads(parts.get("json", b"null"))
+    if not isinstance(fields, dict) or not _OURS & fields.keys():
+        return info.example(stem, encoded, labels, fields={CAPTIONS.name: caption})
+    said = msgspec.convert(fields, _Said)
+    top = {
+        name: msgspec.convert(fields[name], field.rules.type)
+        for name, field in _TOP.items()
+        if name in fields
+    }
+    if labels and said.labels != labels:
+        raise SinkError(f"its .cls says {labels[0]}, its .json {[*said.labels]}")
+    if caption and caption != top.get(CAPTIONS.name, ())[:1]:
+        raise SinkError("its .txt is not the first caption of its .json")
+    if said.format != IMAGES[images[0]]:
+        raise SinkError(f"it is a .{images[0]}, but its .json says {said.format}")
+    found = info.example(
+        said.key,
+        encoded,
+        said.labels,
+        kind=said.format,
+        size=(said.height, said.width),
+        fields={**said.attributes, **top},
+    )
+    words = {"colorspace": said.colorspace, "synset": said.synset, "class_name": said.class_name}
+    return as_stored(found, **words)
+
+
+# --- What it is called ---
+
+_UNSAFE = re.compile(rb"[^A-Za-z0-9._+=@,~^%#!$&'()\[\]{};-]")
+_LONGEST_EXTENSION = len(".json")
+_DIGEST_CHARACTERS = 16
+_BASE_LIMIT = NAME_LIMIT - _LONGEST_EXTENSION
+
+
+class Stems:
+    """Names the samples of one shard.
+
+    Memory: a 64-bit digest of every stem given, about 100 bytes in Python.
+    """
+
+    def __init__(self) -> None:
+        self._taken: set[int] = set()
+
+    def name(self, key: str) -> str:
+        """The stem for the next sample."""
+        directory, base = _split(key)
+        stem = directory + base
+        if len(directory) > PREFIX_LIMIT or len(base) > _BASE_LIMIT:
+            directory = _cut(directory)
+            stem = directory + _marked(base, _digest(key))
+        attempts = count()
+        while (taken := _number(stem)) in self._taken:
+            attempt = next(attempts)
+            # Keys are unique in a split; what else comes here would be a collision of digests.
+            stem = _cut(directory) + _marked(base, _digest(f"{attempt}/{key}" if attempt else key))
+        self._taken.add(taken)
+        return stem
+
+
+def _split(key: str) -> tuple[str, str]:
+    """The directories with their last slash, or nothing; and the name without its extension."""
+    *directories, last = [part for part in key.split("/") if part] or [""]
+    base, dot, _ = last.rpartition(".")
+    base = _safe(base if dot and base else last).replace(".", "_") or "_"
+    if not directories:
+        return "", base
+    directories = [
+        _safe(part) if part.strip(".") else part.replace(".", "%2E") for part in directories
+    ]
+    if directories[0].startswith("__") and directories[0].endswith("__"):
+        directories[0] = "%5F" + directories[0][1:]
+    return "/".join(directories) + "/", base
+
+
+def _safe(text: str) -> str:
+    data = to_bytes(text)
+    return _UNSAFE.sub(lambda match: b"%%%02X" % match[0][0], data).decode("ascii")
+
+
+def _cut(directory: str) -> str:
+    """As many whole components from the front as fit."""
+    if len(directory) <= PREFIX_LIMIT:
+        return directory
+    return directory[: directory.rfind("/", 0, PREFIX_LIMIT) + 1]
+
+
+def _marked(base: str, digest: str) -> str:
+    return f"{base[: _BASE_LIMIT - len(digest) - 1]}-{digest}"
+
+
+def _digest(key: str) -> str:
+    data = to_bytes(key)
+    return hashlib.sha256(data).hexdigest()[:_DIGEST_CHARACTERS]
+
+
+def _number(stem: str) -> int:
+    return int.from_bytes(hashlib.blake2b(stem.encode("ascii"), digest_size=8).digest(), "big")
