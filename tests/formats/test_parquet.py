@@ -15,8 +15,8 @@ from pyarrow import parquet
 
 from dataprep.errors import SinkError, UsageError
 from dataprep.formats import DatasetInfo, ShardName
-from dataprep.formats import parquet as sink_module
 from dataprep.formats.example import Example
+from dataprep.formats.parquet import sink as sink_module
 from dataprep.formats.parquet.sink import ROWS, ParquetSink
 from dataprep_schemas.fields import BOX_LABELS, BOXES, CAPTIONS, Field
 from tests.formats import examples as examples_
