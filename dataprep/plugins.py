@@ -139,6 +139,6 @@ def _broken(point: EntryPoint, error: Exception) -> DataprepError:
 
 
 def _called(point: EntryPoint) -> str:
-    """What to call the plugin in a message: ``sink lmdb (dataprep.sinks.lmdb:LmdbSink)``."""
+    """What to call the plugin in a message: ``sink lmdb (dataprep.formats.lmdb…:LmdbSink)``."""
     kind = {SINKS: "sink", DATASETS: "data set"}.get(point.group, "plugin")
     return f"{kind} {point.name} ({point.value})"

@@ -92,11 +92,11 @@ class Scanned:
     """What one scan unit holds.
 
     Attributes:
-        rows: by split, in any order; empty: `Dataset.cut` decides.
+        rows: by split, in any order; empty: `Found.cut` decides.
         ignored: what is no image.
         unmatched: images that are not listed, or listed files that are not there.
         classes: what the rows' labels are indices into, if only scanning tells which classes
-            there are; None if they are indices into `Dataset.classes`.
+            there are; None if they are indices into `Found.classes`.
         counts: how often something happened that the user should know of, by what happened:
             ``{"age out of range": 16}``.
         restarts: the restart points of a gzip archive, as bytes for a file of the index; empty if

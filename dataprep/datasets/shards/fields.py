@@ -109,44 +109,22 @@ def choose_fields(
     Raises:
         SourceError: a field is not there, or several could be meant.
     """
-    every, samples = samples, samples[:PEEKED]
-    images = {name: None for sample in samples for name in sample.images}
-    names = {name: None for sample in samples for name in (*sample.fields, *sample.unread)}
-    pairs = [pair for sample in samples for pair in sample.fields.items()]
+    peeked = samples[:PEEKED]
+    names = {name: None for sample in peeked for name in (*sample.fields, *sample.unread)}
+    pairs = [pair for sample in peeked for pair in sample.fields.items()]
     fields = names | {name: value for name, value in pairs if value not in (None, [])}
-
-    def require(option: str, known: Mapping[str, object] | Sequence[str]) -> str:
-        name: str = getattr(options, option)
-        if name and name not in known:
-            raise SourceError(
-                f"{place} has no field {printable(name)}; it has {some_of([*known]) or 'none'}; "
-                f"name one of them with --{option}"
-            )
-        return name
-
-    image = require("image_field", images)
-    if not image and any(len(sample.images) > 1 for sample in samples):
-        raise SourceError(
-            f"{place}: samples of several images, {some_of(images)}; name the one that is to be "
-            "stored with --image_field"
-        )
-    label = require("label_field", fields)
+    image = _image_field(options, peeked, place)
+    label = _named_field(options, "label_field", fields, place)
     if not label and not options.unlabelled:
         label = _guess_label(fields, classes, place)
-    keys = (*_KEYS, f"{image or next(iter(images), '')}.path")
-    key = options.key_field
-    if key and key != NUMBER:
-        require("key_field", fields)
-    elif not key:
-        key = next((name for name in keys if _tells_apart(samples, name)), "")
-    numbered = label not in classes and any(_is_number(one.fields.get(label)) for one in samples)
-    identifier, name = (
-        next((name for name in names if numbered and name in fields), "")
-        for names in (_IDENTIFIERS, _NAMES)
-    )
-    values = [sample.fields.get(label) for sample in every]
-    kept = _kept(options.attribute_fields, samples, fields, label, place)
-    caption = require("caption_field", fields)
+    identifier = name = ""
+    if label not in classes and any(_is_number(one.fields.get(label)) for one in peeked):
+        identifier, name = (
+            next((name for name in known if name in fields), "") for known in (_IDENTIFIERS, _NAMES)
+        )
+    values = [sample.fields.get(label) for sample in samples]
+    kept = _kept(options.attribute_fields, peeked, fields, label, place)
+    caption = _named_field(options, "caption_field", fields, place)
     taken = {label, caption, *(name for name, _ in kept)}
     return Taken(
         image=image,
@@ -155,7 +133,7 @@ def choose_fields(
         flags=_flags(values, label),
         identifier=identifier or name,
         name=name or identifier,
-        key=key,
+        key=_key_field(options, peeked, fields, image, place),
         caption=caption,
         fields=kept,
         left_out=tuple(
@@ -164,6 +142,47 @@ def choose_fields(
             if name not in taken and _looks_like_boxes(name, value)
         ),
     )
+
+
+def _named_field(
+    options: ShardsOptions, option: str, known: Mapping[str, object], place: str
+) -> str:
+    """The field that an option names, which must be there; empty if it names none."""
+    name: str = getattr(options, option)
+    if name and name not in known:
+        raise SourceError(
+            f"{place} has no field {printable(name)}; it has {some_of([*known]) or 'none'}; "
+            f"name one of them with --{option}"
+        )
+    return name
+
+
+def _image_field(options: ShardsOptions, samples: Sequence[Sample], place: str) -> str:
+    images = {name: None for sample in samples for name in sample.images}
+    image = _named_field(options, "image_field", images, place)
+    if not image and any(len(sample.images) > 1 for sample in samples):
+        raise SourceError(
+            f"{place}: samples of several images, {some_of(images)}; name the one that is to be "
+            "stored with --image_field"
+        )
+    return image
+
+
+def _key_field(
+    options: ShardsOptions,
+    samples: Sequence[Sample],
+    fields: Mapping[str, Value],
+    image: str,
+    place: str,
+) -> str:
+    """The one that is named, else the first of the usual ones that tells samples apart."""
+    if options.key_field == NUMBER:
+        return NUMBER
+    if key := _named_field(options, "key_field", fields, place):
+        return key
+    image = image or next((name for sample in samples for name in sample.images), "")
+    keys = (*_KEYS, f"{image}.path")
+    return next((name for name in keys if _tells_apart(samples, name)), "")
 
 
 def _looks_like_boxes(name: str, value: Value) -> bool:
