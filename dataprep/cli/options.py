@@ -25,11 +25,13 @@ class _Read(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> object:
-        """Read one; of several, only to find out whether it is right."""
+        """Read one; of several, only to find out whether it is right. Paths are told as given."""
         try:
             found = self.option.read(value)
         except UsageError as error:
             raise click.UsageError(str(error), ctx) from error
+        if self.option.type is Path:
+            return Path(value)
         return value if self.option.repeated else found
 
     def shell_complete(

@@ -11,8 +11,8 @@ from dataprep.archives.containers import container_kind, list_container, stat_fi
 from dataprep.archives.listing import Listing, StoredImage
 from dataprep.datasets.base import Dataset, Found, ScanUnit, wanted_splits
 from dataprep.datasets.imagenet.dataset import ImageNet
+from dataprep.datasets.reading import close_archives, read_image
 from dataprep.datasets.splits import Cut, parse_share
-from dataprep.formats.reading import close_archives, read_image
 from dataprep.options import option
 from dataprep.tables import Ignored, Row, Scanned, Unmatched
 from dataprep_schemas.fields import Field

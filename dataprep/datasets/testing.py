@@ -37,8 +37,8 @@ import pytest
 
 from dataprep.archives.listing import is_image_name
 from dataprep.datasets.base import Dataset, Found, ScanUnit, refuse_reserved
+from dataprep.datasets.reading import close_archives, read_image
 from dataprep.errors import SourceError, UsageError
-from dataprep.formats.reading import close_archives, read_image
 from dataprep.formats.subprocess_reader import in_child
 from dataprep.options import options_of, stated
 from dataprep.tables import Row, Scanned

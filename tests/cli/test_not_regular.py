@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from dataprep.datasets.reading import close_archives, read_image
 from dataprep.errors import SourceError
-from dataprep.formats.reading import close_archives, read_image
 from dataprep.system import regular_files
 from dataprep.tables import Row
 from tests.conftest import FORMATS, Cli, Made, Shelf, hashes

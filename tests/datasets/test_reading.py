@@ -9,9 +9,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from dataprep.datasets import close_archives, read_image
+from dataprep.datasets import close_archives, read_image, reading
 from dataprep.errors import ImageError, SourceError
-from dataprep.formats import reading
 from dataprep.recipe import MAX_IMAGE_BYTES
 from dataprep.tables import Row
 from dataprep_schemas import imagenet_classes

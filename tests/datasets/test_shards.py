@@ -20,6 +20,7 @@ from pyarrow import parquet
 
 import dataprep
 from dataprep.datasets.base import Found
+from dataprep.datasets.reading import read_image
 from dataprep.datasets.shards import layout
 from dataprep.datasets.shards.dataset import Shards
 from dataprep.datasets.shards.fields import label_text, name_classes
@@ -28,7 +29,6 @@ from dataprep.errors import RejectedError, SourceError, UsageError
 from dataprep.formats import recordio
 from dataprep.formats.mds import mds_samples
 from dataprep.formats.parquet.listing import NotInPlaceError, places_of
-from dataprep.formats.reading import read_image
 from dataprep.formats.samples import varint
 from dataprep.tables import Scanned
 from tests.conftest import hashes

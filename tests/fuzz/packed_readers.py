@@ -6,9 +6,9 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+from dataprep.datasets.reading import close_archives, read_image
 from dataprep.datasets.shards.dataset import Shards
 from dataprep.errors import DataprepError
-from dataprep.formats.reading import close_archives, read_image
 from dataprep.formats.tfrecord import HEADER, masked_crc
 from tests.datasets.packing import WRITERS, ones
 from tests.fuzz.raw_readers import NEXT

@@ -28,8 +28,8 @@ from dataprep.archives.listing import Listing
 from dataprep.datasets.folder.dataset import Folder
 from dataprep.datasets.imagenet.dataset import ImageNet, read_bounding_boxes
 from dataprep.datasets.lists import load_class_list
+from dataprep.datasets.reading import close_archives, read_image
 from dataprep.errors import DataprepError
-from dataprep.formats.reading import close_archives, read_image
 from dataprep.images import Recipe, Resize, prepare
 from dataprep.images.dicom import header_of
 from tests.images.dicom_files import LOSSLESS, dataset, grouped, table

@@ -12,7 +12,7 @@ import pytest
 
 from dataprep.datasets import Dataset, Found, Scanned, ScanUnit
 from dataprep.errors import PipelineError
-from dataprep.jobs.preparing import prepare
+from dataprep.jobs.preparing import found
 from dataprep_pipelines import scan
 from dataprep_pipelines.runners.local import InProcesses, work_queue
 from dataprep_pipelines.tasks import Work
@@ -84,5 +84,5 @@ def test_who_lives_does_not_do_all_there_is_before_it_is_told(tmp_path: Path) ->
 def test_a_process_that_dies_is_an_error_and_not_a_hang(
     cli: Cli, tiny: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prepare, "load_dataset", lambda name, options: Deadly())
+    monkeypatch.setattr(found, "load_dataset", lambda name, options: Deadly())
     assert "a worker process died" in cli(*tiny.command(tmp_path, "--workers", 2)).error

@@ -356,7 +356,7 @@ def make_sets(place: Path) -> None:
     shutil.copytree(place / "one", place / "grown")
     write_folders(raw, [one._replace(key=f"{one.key}.png") for one in ones(9)])
     dataprep.prepare("folder", raw=raw, out=place / "grown", append=True)
-    other: dict[str, Any] = {"raw_data_dir": raw, "local_scratch_dir": place / "other"}
+    other: dict[str, Any] = {"raw": raw, "out": place / "other"}
     dataprep.prepare("folder", seed=1, limit=5, num_shards=4, **other)
 
 

@@ -19,8 +19,8 @@ from msgspec.structs import replace
 from dataprep.archives.open_files import open_container
 from dataprep.datasets.base import OLDEST, TOO_OLD
 from dataprep.datasets.folder.options import HASHED, FolderOptions
+from dataprep.datasets.reading import read_image
 from dataprep.errors import ImageError, SourceError, UsageError
-from dataprep.formats.reading import read_image
 from dataprep.rows import Row
 from dataprep.system.messages import printable, unreadable
 from dataprep_schemas.fields import Field, Fields, KindName, Value

@@ -15,10 +15,10 @@ from msgspec.structs import replace
 from dataprep.archives.open_files import is_in_bucket
 from dataprep.datasets import read_image
 from dataprep.datasets.raw_directory import leads_out
+from dataprep.datasets.reading import require_unchanged
 from dataprep.errors import DataprepError, ImageError
 from dataprep.formats import ShardName
 from dataprep.formats.example import Example
-from dataprep.formats.reading import require_unchanged
 from dataprep.images import Note, Prepared, Recipe, kind_of, prepare
 from dataprep.images.pixels import turned_back
 from dataprep.images.prepare import EXTRAS
