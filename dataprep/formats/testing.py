@@ -3,9 +3,10 @@
 ::
 
     from dataprep.formats.testing import SinkTests
+    from dataprep.plugins import load_sink
 
     class TestMds(SinkTests):
-        sink_name = "mds"  # its entry point; or: sink = MdsSink()
+        sink = load_sink("mds")  # as it is installed; or MdsSink()
 
 Every test runs with every combination of the sink's options. pytest is needed here, and nowhere
 else in dataprep but in `dataprep.datasets`' tests.
@@ -42,7 +43,6 @@ from dataprep.errors import SinkError, UsageError
 from dataprep.formats.base import FinishedShard, Layout, ShardName, Sink, WrittenFile
 from dataprep.formats.example import DatasetInfo, Example
 from dataprep.formats.subprocess_reader import in_child, read_unverified
-from dataprep.plugins import load_sink
 from dataprep.system.durable_files import PARTIAL
 from dataprep_schemas.fields import (
     BOX_FLAGS,
@@ -163,20 +163,17 @@ class SinkTests:
 
     Attributes:
         sink: the sink to test; importable, since another process gets it pickled.
-        sink_name: or the name of its entry point.
         refuses: names of `CASES` that the format has no place for at all.
     """
 
     sink: ClassVar[Sink | None] = None
-    sink_name: ClassVar[str] = ""
     refuses: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def variants(cls) -> list[Sink]:
         """The sink with every combination of its options."""
-        sink = load_sink(cls.sink_name) if cls.sink_name else cls.sink
-        if sink is None:
-            raise TypeError(f"{cls.__name__} needs sink = YourSink() or sink_name = 'yours'")
+        if (sink := cls.sink) is None:
+            raise TypeError(f"{cls.__name__} needs sink = YourSink()")
         choices = itertools.product(*sink.OPTIONS.values())
         return [type(sink)(**dict(zip(sink.OPTIONS, values, strict=True))) for values in choices]
 

@@ -7,6 +7,8 @@ name. Where both are in one environment, each has overwritten files of the other
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,8 +22,7 @@ def entry_point() -> int:
     if trouble := _trouble():
         sys.stderr.write(f"dataprep: error: {trouble}\n")
         return 1
-    from dataprep.cli import entry_point as run
-
+    run: Callable[[], int] = import_module("dataprep.cli").entry_point  # by name, as it was found
     return run()
 
 

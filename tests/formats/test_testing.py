@@ -13,14 +13,15 @@ import pytest
 
 from dataprep.formats import Sink
 from dataprep.formats.testing import CASES, SinkTests
-from dataprep.plugins import OUR_PACKAGE, SINKS
+from dataprep.plugins import OUR_PACKAGE, SINKS, load_sink
 from tests.formats.broken_sinks import BROKEN
 from tests.formats.documented_sink import SOURCE, TESTS
 
 # A class for every sink that this distribution, not any other, brings.
 for _point in distribution(OUR_PACKAGE).entry_points.select(group=SINKS):
     _class_name = "Test" + _point.name.title().replace("_", "").replace("-", "")
-    _tests = type(_class_name, (SinkTests,), {"sink_name": _point.name, "__module__": __name__})
+    _own = {"sink": load_sink(_point.name), "__module__": __name__}
+    _tests = type(_class_name, (SinkTests,), _own)
     if _point.name == "arrayrecord" and find_spec("array_record") is None:
         _tests = pytest.mark.skip("needs array-record, which writes this format")(_tests)
     globals()[_class_name] = _tests
@@ -33,7 +34,7 @@ def test_the_documented_sink_passes_in_an_author_s_package(tmp_path: Path) -> No
     """Both blocks of docs/plugins.md, as files of a package that is not installed."""
     assert len(SOURCE.splitlines()) <= 80
     (tmp_path / "my_package.py").write_text(SOURCE, encoding="utf-8")
-    tests = TESTS.replace('sink_name = "jsonl"', "sink = JsonSink()")
+    tests = TESTS.replace('load_sink("jsonl")', "JsonSink()")
     (tmp_path / "test_it.py").write_text(f"from my_package import JsonSink\n{tests}")
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)],

@@ -13,6 +13,7 @@ import pytest
 from dataprep.errors import SinkError
 from dataprep.formats import DatasetInfo, Example
 from dataprep.formats.testing import SinkTests
+from dataprep.plugins import load_sink
 from dataprep_schemas.fields import Field
 from PIL import Image
 
@@ -25,7 +26,7 @@ SINK = LmdbTorchSink()
 
 
 class TestConformance(SinkTests):
-    sink_name = "lmdb-torch"
+    sink = load_sink("lmdb-torch")
 
 
 def example(info: DatasetInfo, key: str = "a/b", **said: object) -> Example:

@@ -13,6 +13,7 @@ from dataprep.errors import SinkError
 from dataprep.formats import DatasetInfo, ShardName
 from dataprep.formats.example import Example
 from dataprep.formats.testing import SinkTests
+from dataprep.plugins import load_sink
 from dataprep.sealed.set import SealedSet
 from streaming import LocalDataset, MDSWriter, StreamingDataset
 
@@ -20,7 +21,7 @@ from dataprep_mds import MdsSink
 
 
 class TestConformance(SinkTests):
-    sink_name = "mds"
+    sink = load_sink("mds")
 
 
 @pytest.fixture(scope="module")
