@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import replace
 from multiprocessing import current_process
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -77,12 +77,13 @@ def prepare(
     """
     call, request = _prepared(dataset, {"raw": raw, "out": out, **options}, beam_options)
     from dataprep.jobs.preparing.append import append
+    from dataprep.jobs.preparing.found import ready
     from dataprep.jobs.preparing.prepare import prepare
     from dataprep_pipelines.run import Launcher
 
     run = append if request.append else prepare
     with call.running(progress) as reporter:
-        return _told(run(request, Launcher(call.engine), reporter), out, reporter)
+        return _told(run(ready(request), Launcher(call.engine), reporter), out, reporter)
 
 
 def plan(
@@ -149,7 +150,7 @@ def _planned(call: _Call, request: Request, progress: Tell | None, rule: str | N
     from dataprep_pipelines.runners import Engine
 
     Launcher(call.engine).check()
-    here = Engine(call.engine.workers)  # only this machine sees the temporary index
+    here = Engine(workers=call.engine.workers)  # only this machine sees the temporary index
     with call.running(progress, messages=False) as reporter:
         return dry_run(request, Launcher(here), reporter, here.workers, rule)
 
@@ -515,11 +516,11 @@ def _engine(
     values: Mapping[str, Any], beam_options: Sequence[str], given: Mapping[str, Any]
 ) -> Engine:
     """What runs the job."""
+    from dataprep.options import built
     from dataprep_pipelines.runners import Engine
 
-    chosen = {each.name: values[each.name] for each in fields(Engine) if each.name in values}
     workers = values["workers"] or usable_cores()
-    engine = Engine(**{**chosen, "workers": workers, "beam_options": tuple(beam_options)})
+    engine = built(Engine, values, workers=workers, beam_options=tuple(beam_options))
     for names, of_use, what in (
         (_OF_DASK, engine.is_dask, "Dask's workers"),
         (_OF_THIS_MACHINE, engine.is_local, "the processes that dataprep starts on this machine"),

@@ -111,8 +111,7 @@ class ArrayRecordSink(PlainSink):
     Reader = ArrayRecordReader
 
     @override
-    def check(self, info: DatasetInfo) -> None:
-        """Ask for the library before anything is read."""
+    def require(self) -> None:
         _library()
 
     @override

@@ -296,6 +296,13 @@ class Sink(ABC):
         """
         return False
 
+    def require(self) -> None:  # noqa: B027  # most need nothing more
+        """Ask for what is needed to write it, before raw data is looked for.
+
+        Raises:
+            UsageError: it is not installed; the message names what is missing.
+        """
+
     def check(self, info: DatasetInfo) -> None:
         """Refuse a data set that it cannot hold with these options, before anything is read.
 

@@ -25,7 +25,7 @@ Pixels: TypeAlias = NDArray[np.uint8]
 # What decoders give: uint8 or uint16.
 Levels: TypeAlias = NDArray[Any]
 # What can be reshaped, likewise.
-Level = TypeVar("Level", np.uint8, np.uint16)
+Dtype = TypeVar("Dtype", np.uint8, np.uint16)
 
 _UPSIDE_DOWN, _MIRRORED = (3, 4, 7, 8), (2, 3, 6, 7)  # orientations, rows and columns swapped first
 
@@ -47,7 +47,7 @@ def resampler() -> str:
     return f"{name} {version(name)}"
 
 
-def padded(pixels: NDArray[Level]) -> NDArray[Level] | None:
+def padded(pixels: NDArray[Dtype]) -> NDArray[Dtype] | None:
     """The whole (height, width, 4) array of which RGB pixels are the view ``[:, :, :3]``, if so.
 
     libjpeg-turbo writes and reads pixels of four bytes as readily as those of three, and the
@@ -59,7 +59,7 @@ def padded(pixels: NDArray[Level]) -> NDArray[Level] | None:
     return None
 
 
-def packed(pixels: NDArray[Level]) -> NDArray[Level]:
+def packed(pixels: NDArray[Dtype]) -> NDArray[Dtype]:
     """The same pixels in C order, without spare bytes."""
     whole = padded(pixels)
     if whole is None:
@@ -97,7 +97,7 @@ def target_size(width: int, height: int, resize: Resize) -> tuple[int, int]:
     return (resize.width, scaled) if width <= height else (scaled, resize.width)
 
 
-def resized(pixels: NDArray[Level], size: tuple[int, int], name: Filter) -> NDArray[Level]:
+def resized(pixels: NDArray[Dtype], size: tuple[int, int], name: Filter) -> NDArray[Dtype]:
     """Scale to `size` (width, height), antialiased: the filter's support grows with the scale.
 
     Two passes in integer arithmetic, the same on every CPU, by one thread, without the GIL: 8 bits
@@ -132,7 +132,7 @@ def resized(pixels: NDArray[Level], size: tuple[int, int], name: Filter) -> NDAr
     return resized_fast(pixels, size, _FILTERS[name])
 
 
-def resized_fast(pixels: NDArray[Level], size: tuple[int, int], options: Any) -> NDArray[Level]:
+def resized_fast(pixels: NDArray[Dtype], size: tuple[int, int], options: Any) -> NDArray[Dtype]:
     """Scale 8-bit pixels, or a part of them, to `size` (width, height) by `cykooz_resizer`."""
     whole = padded(pixels)
     found = np.empty((*size[::-1], 4)[: pixels.ndim], pixels.dtype)
@@ -146,18 +146,18 @@ def resized_fast(pixels: NDArray[Level], size: tuple[int, int], options: Any) ->
     return found if pixels.ndim == 2 else found[:, :, :3]
 
 
-def mapped(mode: str, pixels: NDArray[Level]) -> Image.Image:
+def mapped(mode: str, pixels: NDArray[Dtype]) -> Image.Image:
     """A picture in the very memory of an array in C order."""
     height, width = pixels.shape[:2]
     return Image.frombuffer(mode, (width, height), pixels, "raw", mode, 0, 1)
 
 
-def eight_bits(pixels: NDArray[Level]) -> Pixels:
+def eight_bits(pixels: NDArray[Dtype]) -> Pixels:
     """The high byte of 16-bit samples, as libpng's ``png_set_strip_16`` keeps it."""
     return (pixels >> 8 if pixels.dtype == np.uint16 else pixels).astype(np.uint8, copy=False)
 
 
-def center_cropped(pixels: NDArray[Level], side: int) -> tuple[NDArray[Level], Box]:
+def center_cropped(pixels: NDArray[Dtype], side: int) -> tuple[NDArray[Dtype], Box]:
     """Cut a `side` x `side` square from the middle; an odd margin leaves more at the far edge.
 
     Returns:
@@ -214,7 +214,7 @@ def _alike(one: tuple[int, int], other: tuple[int, int]) -> bool:
     return abs(one[0] * other[1] - other[0] * one[1]) <= max(sum(one), sum(other))
 
 
-def recolored(pixels: NDArray[Level], color: Color) -> NDArray[Level]:
+def recolored(pixels: NDArray[Dtype], color: Color) -> NDArray[Dtype]:
     """Grey to RGB by repeating it, RGB to grey by ITU-R 601 luma; ``keep`` changes nothing.
 
     Luma is Pillow's, (19595 R + 38470 G + 7471 B + 32768) / 65536 rounded down: where R, G and B
@@ -230,7 +230,7 @@ def recolored(pixels: NDArray[Level], color: Color) -> NDArray[Level]:
     return pixels
 
 
-def upright(pixels: NDArray[Level], orientation: int) -> NDArray[Level]:
+def upright(pixels: NDArray[Dtype], orientation: int) -> NDArray[Dtype]:
     """Turn and mirror an image so that it shows upright.
 
     Args:

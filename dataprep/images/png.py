@@ -23,7 +23,7 @@ from PIL.PngImagePlugin import PngImageFile
 from dataprep.errors import ImageError
 from dataprep.images import exif
 from dataprep.images.pillow import decoding, levels_of, with_low_bytes
-from dataprep.images.pixels import Level, Levels, packed
+from dataprep.images.pixels import Dtype, Levels, packed
 
 MAGIC: Final = b"\x89PNG\r\n\x1a\n"
 GREY, RGB, PALETTE, GREY_ALPHA, RGBA = 0, 2, 3, 4, 6
@@ -198,7 +198,7 @@ def _opened(data: bytes, header: Header) -> PngImageFile:
     return image
 
 
-def encode(pixels: NDArray[Level]) -> bytes:
+def encode(pixels: NDArray[Dtype]) -> bytes:
     """Encode as grey or RGB PNG of 8 or 16 bits a sample, without metadata."""
     if pixels.ndim == 3 and pixels.dtype == np.uint16:  # which Pillow cannot
         return _encode_deep(pixels)

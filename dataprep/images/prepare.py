@@ -18,7 +18,7 @@ from PIL import features
 from dataprep.images import dicom, exif, jpeg, pillow, pixels, png
 from dataprep.images.decode import orientation_of
 from dataprep.images.fingerprint import small_grey
-from dataprep.images.pixels import Level, Pixels
+from dataprep.images.pixels import Dtype, Pixels
 from dataprep.images.png import Header
 from dataprep.images.statistics import Measured, histogram_of
 from dataprep.recipe import CHROMA, REPAIR_CHROMA, REPAIR_QUALITY, Recipe
@@ -192,7 +192,7 @@ def _passes(kind: Format, channels: int, recipe: Recipe, orientation: int) -> bo
 
 
 def _store(
-    found: NDArray[Level],
+    found: NDArray[Dtype],
     recipe: Recipe,
     target: Format,
     orientation: int,
@@ -252,7 +252,7 @@ def _prepared(
     return Prepared(stored, form, *size, tuple(notes), measured, grey=grey, came=came)
 
 
-def _shaped(found: NDArray[Level], recipe: Recipe, turn: int) -> tuple[NDArray[Level], Box]:
+def _shaped(found: NDArray[Dtype], recipe: Recipe, turn: int) -> tuple[NDArray[Dtype], Box]:
     """Turn, resize, crop and recolour, each if asked for, in that order; and what is left."""
     part = WHOLE
     shaped = pixels.upright(found, turn)

@@ -143,8 +143,10 @@ class OutputRequest(Building):
     striping: Striping = field(default_factory=Striping)
 
     def load_sink(self) -> Sink:
-        """The format."""
-        return load_sink(self.sink, self.sink_options)
+        """The format, which can be written here; raises as `dataprep.plugins.load_sink` does."""
+        sink = load_sink(self.sink, self.sink_options)
+        sink.require()
+        return sink
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -381,8 +383,8 @@ class Machine:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cluster:
-    """Where else a job runs, and how directories are laid out."""
+class Running:
+    """Where a job runs."""
 
     section: ClassVar = "Cluster"
 
@@ -412,6 +414,12 @@ class Cluster:
     dask_timeout: float = option(
         "Give up after this long without a worker.", 300, metavar="SECONDS", least=1, rare=True
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster(Running):
+    """The same, and how directories are laid out."""
+
     lustre_stripe: int | Literal["auto", "off"] | None = option(
         "Lustre layout of the directories that are written. auto: by the size of the files, "
         "unless the site has a progressive layout. COUNT: this many stripes, -1: all targets. "
@@ -433,8 +441,7 @@ def settle(request: Request, found: Found) -> Request:
     """The request with the recipe that the data set and the format need.
 
     Raises:
-        UsageError: the two cannot be brought together, the sink or an option does not exist, there
-            is no such split, or the list of images to leave out cannot be used.
+        UsageError: the two cannot be brought together, or there is no such split.
     """
     if found.splits is not None:
         check_splits(request.num_shards, found.splits)
@@ -443,10 +450,6 @@ def settle(request: Request, found: Found) -> Request:
     # Where only the scan can tell the classes, what the format needs is asked for all the same.
     classes = found.classes or [("?", "?")]
     sink.check(describe_examples(classes, recipe, found))
-    if request.exclude is not None:
-        from dataprep.tables.exclude import read_exclude  # which loads Arrow
-
-        read_exclude(request.exclude)
     return replace(request, recipe=recipe)
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from dataprep.errors import UsageError
 from dataprep.review.near import FLATTEST, MOST_PAIRS, find_near_pairs, usual_distance
-from dataprep.review.rules import NEEDS_NEAR, NEEDS_PICTURES, RULES, Level, Rule
+from dataprep.review.rules import NEEDS_NEAR, NEEDS_PICTURES, RULES, Rule, Severity
 from dataprep.sealed.set import SealedSet
 from dataprep.system.durable_files import write_beside
 from dataprep.system.messages import counted, printable
@@ -53,7 +53,7 @@ class Findings:
     """
 
     rule: str
-    level: Level
+    level: Severity
     meaning: str
     count: int
     findings: tuple[Finding, ...]

@@ -20,7 +20,7 @@ from typing import Final, Literal
 
 from dataprep.review.near import CUT, MIDDLE, MIRRORED
 
-Level = Literal["error", "warning", "note"]
+Severity = Literal["error", "warning", "note"]
 """An error makes results wrong, a warning may, a note is what the user should know."""
 
 _SPLITS: Final = "case split when 'test' then 0 when 'train' then 2 else 1 end"
@@ -62,7 +62,7 @@ class Rule:
     """Something that should not be."""
 
     name: str
-    level: Level
+    level: Severity
     meaning: str  # of a finding, for a heading
     query: str
     # The images of a finding that are candidates for leaving out; copies are all but the first.

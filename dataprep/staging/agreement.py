@@ -47,7 +47,7 @@ class NodeDone(Struct, frozen=True, forbid_unknown_fields=True, tag="done"):
     copied: int  # bytes of those
     reused: int  # bytes that were there already
     seconds: float  # from the first look at a file to the sentinel
-    selection: str  # `Selection.digest`
+    selection: str  # `Assigned.digest`
     content: str | None  # a digest of the hashes of all files; None if not all are hashed
 
 

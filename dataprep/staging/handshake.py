@@ -113,59 +113,67 @@ def receive(link: Link) -> Message:
 @contextmanager
 def newcomers(port: int, key: bytes, nodes: int) -> Iterator[Proven]:
     """Those who come to node 0 and prove that they know the secret, until this is left."""
-    proven: Proven = SimpleQueue()
-    over, turn = threading.Event(), threading.Lock()
-    heard: dict[Link, float] = {}  # since when, who came first at the front
-
-    def hear(link: Link) -> None:
-        hello = None
-        with suppress(OSError, ValueError):
-            prove(link, key, is_node_0=True)
-            hello = receive(link)
-        with turn:
-            in_time = heard.pop(link, None) is not None
-        if in_time and isinstance(hello, Hello):
-            proven.put((link, hello))
-        else:
-            link.close()
-
-    def drop(since: float) -> None:
-        with turn:  # whoever ends meanwhile leaves its descriptor to another
-            for link in [*takewhile(lambda link: heard[link] < since, heard)]:
-                del heard[link]
-                hang_up(link)
-
-    def welcome() -> None:
-        most = nodes + _STRANGERS
-        while not over.is_set():
-            if len(heard) >= most:
-                drop(time.monotonic() - _CROWDED_SECONDS)
-                over.wait(_PAUSE_SECONDS)
-                most = nodes + _STRANGERS
-                continue
-            drop(time.monotonic() - _NEWCOMER_SECONDS)
-            try:
-                link = _as_link(listener.accept()[0])
-                with turn:
-                    heard[link] = time.monotonic()
-                threading.Thread(target=hear, args=(link,), daemon=True).start()
-            except TimeoutError:
-                continue
-            except (OSError, RuntimeError):  # no descriptor or no thread is left; or it is over
-                most = len(heard)
-        drop(math.inf)
-
     with _listener(port, nodes) as listener:
         listener.settimeout(_CROWDED_SECONDS)
-        thread = threading.Thread(target=welcome, daemon=True)
+        door = _Door(listener, key, nodes + _STRANGERS)
+        thread = threading.Thread(target=door.welcome, daemon=True)
         thread.start()
         try:
-            yield proven
+            yield door.proven
         finally:
-            over.set()
+            door.over.set()
             with suppress(OSError):
                 listener.shutdown(socket.SHUT_RDWR)  # wakes it
             thread.join()
+
+
+class _Door:
+    """Hears whoever comes, each in a thread, and no longer than others can wait."""
+
+    def __init__(self, listener: socket.socket, key: bytes, most: int) -> None:
+        self._listener, self._key, self._most = listener, key, most
+        self.proven: Proven = SimpleQueue()
+        self.over, self._turn = threading.Event(), threading.Lock()
+        self._heard: dict[Link, float] = {}  # since when, who came first at the front
+
+    def welcome(self) -> None:
+        """Let in who comes until it is over."""
+        most = self._most
+        while not self.over.is_set():
+            if len(self._heard) >= most:
+                self._drop(time.monotonic() - _CROWDED_SECONDS)
+                self.over.wait(_PAUSE_SECONDS)
+                most = self._most
+                continue
+            self._drop(time.monotonic() - _NEWCOMER_SECONDS)
+            try:
+                link = _as_link(self._listener.accept()[0])
+                with self._turn:
+                    self._heard[link] = time.monotonic()
+                threading.Thread(target=self._hear, args=(link,), daemon=True).start()
+            except TimeoutError:
+                continue
+            except (OSError, RuntimeError):  # no descriptor or no thread is left; or it is over
+                most = len(self._heard)
+        self._drop(math.inf)
+
+    def _hear(self, link: Link) -> None:
+        hello = None
+        with suppress(OSError, ValueError):
+            prove(link, self._key, is_node_0=True)
+            hello = receive(link)
+        with self._turn:
+            in_time = self._heard.pop(link, None) is not None
+        if in_time and isinstance(hello, Hello):
+            self.proven.put((link, hello))
+        else:
+            link.close()
+
+    def _drop(self, since: float) -> None:
+        with self._turn:  # whoever ends meanwhile leaves its descriptor to another
+            for link in [*takewhile(lambda link: self._heard[link] < since, self._heard)]:
+                del self._heard[link]
+                hang_up(link)
 
 
 def introduced(host: str, port: int, agreed: str, hello: Hello) -> Link:

@@ -43,7 +43,7 @@ class StagePlan:
     request: StageRequest
     placement: Placement  # which node this is, of which job
     inventory: Inventory  # what there is in the source
-    selection: Selection  # what of it this node gets
+    selection: Assigned  # what of it this node gets
     target: Scratch  # where it goes, an absolute path, and what chose it; it need not exist
 
     @property
@@ -252,7 +252,7 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class Assigned:
     """What one node gets."""
 
     files: tuple[SourceFile, ...]  # to be staged, in the order of their paths
@@ -270,7 +270,7 @@ class Selection:
 
 def select(
     inventory: Inventory, *, splits: Collection[str] = (), share: Share | None = None
-) -> Selection:
+) -> Assigned:
     """What a node gets.
 
     The shards of each split are assigned by their records, the files of a plain directory by their
@@ -301,7 +301,7 @@ def select(
 
 def _of_data_set(
     inventory: Inventory, manifest: Manifest, splits: Collection[str], share: Share | None
-) -> Selection:
+) -> Assigned:
     wanted = {meant_split(name, manifest.splits) for name in splits} or {*manifest.splits}
     if unknown := wanted - {*manifest.splits}:
         raise UsageError(
@@ -359,12 +359,12 @@ def _own(
 
 def _selection(
     inventory: Inventory, files: Sequence[SourceFile], part: Part | None, notes: Sequence[str]
-) -> Selection:
+) -> Assigned:
     text = "" if part is None else encode(part).decode()
     # No path holds a NUL, so no two selections are the same text.
     named = "\0".join([inventory.digest, text, *(file.path for file in files)])
     digest = hashlib.sha256(named.encode()).hexdigest()
-    return Selection(tuple(files), digest, part, tuple(notes))
+    return Assigned(tuple(files), digest, part, tuple(notes))
 
 
 def assign_shards(sizes: Sequence[int], nodes: int) -> Iterator[int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,10 +99,7 @@ def push(
     sealed.require_whole("pushed")
     shards, table = [*sealed.manifest.files()], sealed.manifest.records_table
     store, data = Store(address), read_regular(out / NAME)
-    there = store.find(NAME)
-    theirs = _manifest_there(store, there, sealed.manifest)
-    if theirs is not None and not overwrite:
-        _require_descent(sealed.manifest, theirs, address)
+    there, replaces = _manifest_there(store, sealed.manifest, overwrite=overwrite)
     missing = _missing(store, [*shards, table])
     total, size = (sum(file.bytes for file in files) for files in (missing, [*shards, table]))
     stale = there is None or there.sha256 != _sha256(data)
@@ -111,19 +108,17 @@ def push(
     found = Pushed(address, len(shards) + 2, size + len(data), *counts, dry_run)
     if dry_run:
         return found
-    begins = bool(missing or stale)
-    if begins:
+    if missing or stale:
         _claim(store, data, there, overwrite=overwrite)
+        others.append(_CLAIM)
     begin(total)
-    _upload_all(store, out, [file for file in missing if file is not table], advance)
-    if table in missing:
-        beside = own_name(table.path, table.sha256) if theirs is not None else ""
-        _upload(store, out, table, advance, name=beside)
+    beside = own_name(table.path, table.sha256) if replaces else ""
+    _upload_all(store, out, missing, {table.path: beside}, advance)
     if stale and not store.commit(NAME, data, _sha256(data), there):
         raise DatasetError(_MEANWHILE.format(store))
-    if table in missing and theirs is not None:
+    if replaces and table in missing:
         _upload(store, out, table, lambda _: None)
-    store.delete([*others, *[_CLAIM] * begins])
+    store.delete(others)
     return found
 
 
@@ -141,12 +136,23 @@ def _missing(store: Store, files: Sequence[_Named]) -> list[_Named]:
 
 
 def _upload_all(
-    store: Store, out: Path, files: Sequence[_Named], advance: Callable[[int], None]
+    store: Store,
+    out: Path,
+    files: Sequence[_Named],
+    names: Mapping[str, str],
+    advance: Callable[[int], None],
 ) -> None:
-    """Upload several at a time; with the first that fails the others end."""
+    """Upload several at a time; with the first that fails the others end.
+
+    Args:
+        names: under which files are put, if not under their own.
+    """
     stop = threading.Event()
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for each in [pool.submit(_upload, store, out, file, advance, stop) for file in files]:
+        for each in [
+            pool.submit(_upload, store, out, file, advance, stop, names.get(file.path, ""))
+            for file in files
+        ]:
             try:
                 each.result()
             except BaseException:
@@ -195,13 +201,22 @@ def _others(store: Store, files: Sequence[_Named]) -> list[str]:
     return others
 
 
-def _manifest_there(store: Store, there: RemoteObject | None, ours: Manifest) -> Manifest | None:
-    """The manifest in the bucket; None if there is none, or the same."""
+def _manifest_there(
+    store: Store, ours: Manifest, *, overwrite: bool
+) -> tuple[RemoteObject | None, bool]:
+    """The manifest in the bucket, if there is one, and whether it is another one.
+
+    Raises:
+        DatasetError: it is another's, which may not be replaced.
+    """
+    there = store.find(NAME)
     data = store.read(NAME) if there is not None else None
-    if data is None:
-        return None
-    theirs = parse(data, Manifest, Path(NAME), REMEDY)
-    return None if theirs.sha256 == ours.sha256 else theirs
+    theirs = parse(data, Manifest, Path(NAME), REMEDY) if data is not None else ours
+    if theirs.sha256 == ours.sha256:
+        return there, False
+    if not overwrite:
+        _require_descent(ours, theirs, store.address)
+    return there, True
 
 
 def _require_descent(ours: Manifest, theirs: Manifest, address: str) -> None:

@@ -13,7 +13,7 @@ from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
 
-_THEIRS = "dataprep"
+_NAME = "dataprep"  # of their distribution and its package, and of our package
 _AGAIN = "pip install --force-reinstall --no-deps dataprep-shards"
 
 
@@ -22,25 +22,25 @@ def entry_point() -> int:
     if trouble := _trouble():
         sys.stderr.write(f"dataprep: error: {trouble}\n")
         return 1
-    run: Callable[[], int] = import_module("dataprep.cli").entry_point  # by name, as it was found
+    run: Callable[[], int] = import_module(f"{_NAME}.cli").entry_point
     return run()
 
 
 def _trouble() -> str | None:
     """What stands in the place of our package ``dataprep``, and what to do."""
-    spec = find_spec("dataprep")
+    spec = find_spec(_NAME)
     found = Path(spec.origin).resolve() if spec and spec.origin else None
     try:
-        theirs = distribution(_THEIRS)
+        theirs = distribution(_NAME)
     except PackageNotFoundError:
         pass
     else:
         # Further back on the path it is in nobody's way.
         if found == Path(str(theirs.locate_file("dataprep/__init__.py"))).resolve():
             return (
-                f"the distribution {_THEIRS} {theirs.version} has a package `dataprep`, too, in "
+                f"the distribution {_NAME} {theirs.version} has a package `dataprep`, too, in "
                 f"{found.parent}, and it and dataprep-shards, this program, overwrite each other's "
-                f"files; keep one: pip uninstall --yes {_THEIRS} && {_AGAIN}"
+                f"files; keep one: pip uninstall --yes {_NAME} && {_AGAIN}"
             )
     if found is None or not (found.parent / "cli" / "__init__.py").is_file():
         return (

@@ -10,6 +10,7 @@ What is missing is left out: no field is None, or an empty text or list.
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, compress
@@ -39,7 +40,7 @@ KindName: TypeAlias = Literal[
 Table: TypeAlias = Literal["index", "order", "records"]
 
 
-class Kind:
+class Kind(ABC):
     """A kind of value; without more, of one number or text an image."""
 
     name: ClassVar[KindName]
@@ -86,9 +87,9 @@ class Kind:
             return self.indexed
         return (table != "records" and self.scanned) or self.column
 
+    @abstractmethod
     def expected(self, value: Value) -> str:
         """What a value must be, in words, if this is something else; empty if it is good."""
-        raise NotImplementedError
 
     def taken(self, value: object) -> Value | None:
         """The value that a field of a foreign sample says; None if it says none of this kind."""
@@ -360,7 +361,7 @@ def named(fields: Iterable[Field], kind: KindName) -> list[str]:
 def shown(values: Mapping[str, Value]) -> Iterator[str]:
     """Each of an image in a few words, for a line on it."""
     for name, value in values.items():
-        rules = DECLARED[name].rules if name in DECLARED else Kind()
+        rules = DECLARED[name].rules if name in DECLARED else KINDS["text"]
         if text := rules.shown(name, value):
             yield text
 

@@ -86,7 +86,7 @@ def job(tiny: Made, tmp_path: Path) -> Job:
         max_bad=MaxBad(),
         num_shards={"train": 6, "validation": 2},
     )
-    prepare(request, Launcher(Engine(1)), reporter)
+    prepare(request, Launcher(Engine(workers=1)), reporter)
     return reporter.job
 
 
@@ -98,7 +98,7 @@ def work_as_orphan(job: Job, lease: object) -> None:
     failures = FailureLog(orphan.lease)
     with task_file(orphan, orphan.lease, None, "write") as spec:
         work = WriteShard(spec, Parallelism(), failures)
-        engine = LocalEngine(Engine(1))
+        engine = LocalEngine(Engine(workers=1))
         engine.run(Round([SHARD], work, Parallelism(), lambda: None, failures))
 
 

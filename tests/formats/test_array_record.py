@@ -84,4 +84,4 @@ def test_without_its_library_one_line_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "array_record.python.array_record_module", None)
     with pytest.raises(UsageError, match=r'pip install "dataprep-shards\[arrayrecord\]"$'):
-        ArrayRecordSink().check(SINGLE)
+        ArrayRecordSink().require()

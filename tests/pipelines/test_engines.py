@@ -59,7 +59,7 @@ class Told:
 
 
 def run(work: Work, *, watch: Callable[[], None]) -> None:
-    LocalEngine(Engine(1)).run(Round([1], work, Parallelism(), watch, Told()))  # type: ignore[arg-type]
+    LocalEngine(Engine(workers=1)).run(Round([1], work, Parallelism(), watch, Told()))  # type: ignore[arg-type]
 
 
 def lose_the_terminal() -> None:
@@ -92,13 +92,17 @@ def test_a_failure_of_beam_is_one_line() -> None:
     assert "\n" not in str(caught.value)
 
 
+def _beam(*options: str) -> Engine:
+    return Engine(workers=1, beam_options=options)
+
+
 @pytest.mark.parametrize(
     ("engine", "said"),
     [
-        (Engine(1, beam_options=("--direct_num_worker=2",)), "Beam has no option '--direct_num"),
-        (Engine(1, beam_options=("stray",)), "Beam has no option 'stray'"),
-        (Engine(1, beam_options=("--runner=FlinkRunner",)), "write it before the `--`"),
-        (Engine(1, "Nope"), r"--runner Nope: .*use direct, dask, or one of Beam's"),
+        (_beam("--direct_num_worker=2"), "Beam has no option '--direct_num"),
+        (_beam("stray"), "Beam has no option 'stray'"),
+        (_beam("--runner=FlinkRunner"), "write it before the `--`"),
+        (Engine(workers=1, runner="Nope"), r"--runner Nope: .*use direct, dask, or one of Beam's"),
     ],
 )
 def test_what_beam_does_not_know_is_a_usage_error(engine: Engine, said: str) -> None:
@@ -108,9 +112,9 @@ def test_what_beam_does_not_know_is_a_usage_error(engine: Engine, said: str) -> 
 
 def test_the_direct_runner_is_this_machine_by_any_of_its_names() -> None:
     for name in ("direct", "DirectRunner", "Direct"):
-        check(Engine(1, name))
-        assert Engine(1, name).is_local
-    assert not Engine(1, "FnApiRunner").is_local
+        check(Engine(workers=1, runner=name))
+        assert Engine(workers=1, runner=name).is_local
+    assert not Engine(workers=1, runner="FnApiRunner").is_local
 
 
 SMALL = LARGE - 1

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataprep.errors import UsageError
-from dataprep.staging.plan import Selection, Share, assign_shards, select
+from dataprep.staging.plan import Assigned, Share, assign_shards, select
 from dataprep.staging.source import Inventory, SourceFile
 from dataprep.system.state_files import encode, parse
 from dataprep_schemas.manifest import (
@@ -105,11 +105,11 @@ def small() -> Inventory:
     )
 
 
-def paths(selection: Selection) -> list[str]:
+def paths(selection: Assigned) -> list[str]:
     return [found.path for found in selection.files]
 
 
-def part_of(selection: Selection) -> Part:
+def part_of(selection: Assigned) -> Part:
     """What ``part.json`` says, once it is written and read."""
     assert selection.part is not None
     written = encode(selection.part)

@@ -18,7 +18,7 @@ from typing import Final
 
 from dataprep.errors import ImageError, UsageError
 from dataprep.images import Recipe, kind_of, prepare
-from dataprep.jobs.preparing.found import RawData, check_places, found, scan
+from dataprep.jobs.preparing.found import RawData, check_places, found, ready, scan
 from dataprep.jobs.preparing.prepare import plan
 from dataprep.jobs.preparing.raw_images import RawImages
 from dataprep.jobs.preparing.summary import open_images, summarize
@@ -194,7 +194,7 @@ def dry_run(
         elsewhere = replace(
             request, out=Path(name), index_dir=None, build_dir=None, overwrite=False
         )
-        with found(elsewhere, engine, reporter) as raw:
+        with found(ready(elsewhere), engine, reporter) as raw:
             if rule is None:
                 check_places(request, raw.found)
             if raw.found.copied > _MOST_COPIED:

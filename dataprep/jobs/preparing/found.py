@@ -68,20 +68,40 @@ class RawData:
         return RawImages(request.raw, parts.directory, request.recipe, self.found.names_files)
 
 
+def ready(request: Request) -> Request:
+    """The request, once all is known to be there that it names beside raw data in a directory.
+
+    Raw data in a bucket gets a directory in its place, which all workers see.
+
+    Raises:
+        DataprepError: the format, what it needs, the list of images to leave out, or a bucket
+            cannot be used.
+    """
+    request.load_sink()
+    if request.exclude is not None:
+        from dataprep.tables.exclude import read_exclude  # which loads Arrow
+
+        read_exclude(request.exclude)
+    if (address := address_of(request.raw)) is None:
+        return request
+    workspace = Workspace(request.out)
+    workspace.require_own()
+    return replace(request, raw=laid_out(address, request.index_dir or workspace.private))
+
+
 @contextmanager
 def found(request: Request, engine: Engine, reporter: Reporter) -> Iterator[RawData]:
     """Find the raw data, and hold OUT.
+
+    Args:
+        request: that is `ready`.
+        engine: on which it is done.
+        reporter: told what was found.
 
     Raises:
         DataprepError: what was asked for is not there, or OUT is somebody else's.
     """
     dataset = load_dataset(request.dataset, request.dataset_options)
-    request.load_sink()  # a format that there is not is told before raw data is searched
-    address, workspace = address_of(request.raw), Workspace(request.out)
-    if address is not None:
-        workspace.require_own()
-        # In the place of a bucket: a directory, which all workers see.
-        request = replace(request, raw=laid_out(address, request.index_dir or workspace.private))
     close_archives()  # a new search starts from the files as they are now
     what = dataset.find(request.raw, request.splits)
     check_places(request, what)
@@ -93,6 +113,7 @@ def found(request: Request, engine: Engine, reporter: Reporter) -> Iterator[RawD
         reporter.line(text)
     given = {"--index_dir": request.index_dir, "--build_dir": request.build_dir}
     places = {"--raw": request.raw} | {option: path for option, path in given.items() if path}
+    workspace = Workspace(request.out)
     with working(workspace, engine, places, what.splits or (), reporter) as workers:
         if what.cut is not None:
             cut = settle_cut(what.cut, workspace, overwrite=request.overwrite)

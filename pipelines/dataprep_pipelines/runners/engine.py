@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from dataprep import errors
 from dataprep.errors import DataprepError, PipelineError
+from dataprep.jobs.request import Running
 from dataprep_pipelines.failures import FailureLog, line_of
 from dataprep_pipelines.tasks import Work
 
@@ -29,18 +30,12 @@ STOP = threading.Event()
 """Set when this process must stop; workers in it look at it before every image."""
 
 
-@dataclass(frozen=True, slots=True)
-class Engine:
+@dataclass(frozen=True, kw_only=True)
+class Engine(Running):
     """Where and how parallel the graphs run, as the user asked for it."""
 
     workers: int  # cores to keep busy on this machine
-    runner: str = "direct"  # ``direct``, ``dask``, or the name of one of Beam's runners
     beam_options: tuple[str, ...] = ()  # options for Beam itself, passed through untouched
-    dask_client_address: str | None = None  # of a Dask scheduler, e.g. ``tls://10.0.0.1:8786``;
-    dask_scheduler_file: Path | None = None  # or a file in which one wrote its address;
-    # Or a cluster to be started in Slurm, e.g. ``nodes=4,cores=16,memory=32GB``.
-    dask_slurm: str | None = None
-    dask_timeout: float = 300.0  # seconds without any worker before the run gives up
 
     @property
     def is_local(self) -> bool:
