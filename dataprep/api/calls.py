@@ -19,7 +19,7 @@ from dataprep.api.places import located, not_empty
 from dataprep.api.progress import Reporter, Tell, told
 from dataprep.archives.listing import is_clutter_folder
 from dataprep.errors import DatasetError, UsageError
-from dataprep.options import StrPath
+from dataprep.options import StrPath, built, options_of
 from dataprep.remote.store import address_of
 from dataprep.system.filesystems import walk
 from dataprep.system.job_limits import usable_cores
@@ -115,7 +115,6 @@ def _prepared(
     """A call, and what it asks for; `foreign`: whatever is in OUT, which is not looked at."""
     from dataprep.api.options import chosen_striping, prepare_options
     from dataprep.jobs.request import Request
-    from dataprep.options import built, options_of
     from dataprep.plugins import dataset_class
     from dataprep.recipe import Recipe
 
@@ -208,7 +207,6 @@ def select(
     """
     from dataprep.api.options import select_options
     from dataprep.jobs.request import SelectRequest
-    from dataprep.options import built
     from dataprep.sealed.set import SealedSet
     from dataprep.tables.chosen import Selection
 
@@ -239,7 +237,6 @@ def _convert(
 ) -> SealedSet:
     from dataprep.api.options import chosen_striping
     from dataprep.jobs.request import ImagesAnew
-    from dataprep.options import built
 
     request = built(
         kind,
@@ -282,7 +279,6 @@ def compact(
     """
     from dataprep.api.options import chosen_striping, compact_options
     from dataprep.jobs.request import Building, ConvertRequest
-    from dataprep.options import built
     from dataprep.sealed.set import SealedSet
 
     call = _Call(compact_options(), options, beam_options)
@@ -455,7 +451,6 @@ def stage_request(source: StrPath, options: Mapping[str, Any]) -> StageRequest:
         UsageError: an option that there is not, or that cannot have this value.
     """
     from dataprep.api.options import stage_options
-    from dataprep.options import built
     from dataprep.staging.plan import absolute_source
     from dataprep.staging.request import StageRequest
 
@@ -516,7 +511,6 @@ def _engine(
     values: Mapping[str, Any], beam_options: Sequence[str], given: Mapping[str, Any]
 ) -> Engine:
     """What runs the job."""
-    from dataprep.options import built
     from dataprep_pipelines.runners import Engine
 
     workers = values["workers"] or usable_cores()

@@ -10,12 +10,26 @@ from typing import TYPE_CHECKING, Any
 
 from dataprep.api.parameters import Options, options
 from dataprep.errors import DataprepError
+from dataprep.jobs.request import (
+    Building,
+    ConvertRequest,
+    ImagesAnew,
+    Lustre,
+    Machine,
+    RawRequest,
+    Request,
+    Running,
+    SelectRequest,
+    SourceCheck,
+)
 from dataprep.options import names, option, options_of
+from dataprep.recipe import Recipe
+from dataprep.system.lustre import Striping, stripes
 from dataprep.system.site import site
+from dataprep.tables.chosen import Selection
 
 if TYPE_CHECKING:
     from dataprep.datasets.base import Dataset
-    from dataprep.system.lustre import Striping
 
 
 def prepare_options(dataset: type[Dataset]) -> Options:
@@ -24,10 +38,7 @@ def prepare_options(dataset: type[Dataset]) -> Options:
     Raises:
         DataprepError: it has one that all share, or a default of one that there is not.
     """
-    from dataprep.jobs.request import Cluster, Machine, RawRequest, Request
-    from dataprep.recipe import Recipe
-
-    groups = (RawRequest, Machine, Request, Recipe, Cluster)
+    groups = (RawRequest, Machine, Request, Recipe, Running, Lustre)
     shared = {name for group in groups for each in options_of(group) for name in each.names}
     own = Counter(name for each in options_of(dataset.Options) for name in each.names)
     taken = {*shared, "--dry_run", "--json", *(name for name in own if own[name] > 1)}
@@ -45,25 +56,20 @@ def prepare_options(dataset: type[Dataset]) -> Options:
 
 def convert_options() -> Options:
     """Those of ``convert``."""
-    from dataprep.jobs.request import Cluster, ConvertRequest, ImagesAnew, Machine, SourceCheck
-
-    return options("dataprep convert", SourceCheck, Machine, ConvertRequest, ImagesAnew, Cluster)
+    return options(
+        "dataprep convert", SourceCheck, Machine, ConvertRequest, ImagesAnew, Running, Lustre
+    )
 
 
 def select_options() -> Options:
     """Those of ``select``: what is taken, what is changed, and how it is stored."""
-    from dataprep.jobs.request import Cluster, ImagesAnew, Machine, SelectRequest, SourceCheck
-    from dataprep.tables.chosen import Selection
-
-    groups = (Selection, SourceCheck, Machine, SelectRequest, ImagesAnew, Cluster)
+    groups = (Selection, SourceCheck, Machine, SelectRequest, ImagesAnew, Running, Lustre)
     return options("dataprep select", *groups)
 
 
 def compact_options() -> Options:
     """Those of ``compact``; all else is as the data set was made."""
-    from dataprep.jobs.request import Building, Cluster, Machine, SourceCheck
-
-    return options("dataprep compact", SourceCheck, Machine, Building, Cluster)
+    return options("dataprep compact", SourceCheck, Machine, Building, Running, Lustre)
 
 
 def stage_options() -> Options:
@@ -117,8 +123,6 @@ class Reporting:
 
 def chosen_striping(values: Mapping[str, Any]) -> Striping:
     """What the Lustre options say; by default automatic, and silent where there is no Lustre."""
-    from dataprep.system.lustre import Striping, stripes
-
     count, pool = values["lustre_stripe"], values["lustre_pool"]
     asked, here = bool(count or pool), site()
     if here and not asked:  # so a layout that somebody chose before is kept

@@ -13,7 +13,7 @@ from dataprep.cli.help import given
 from dataprep.cli.options import shown
 from dataprep.cli.output import say
 from dataprep.errors import DatasetError, UsageError
-from dataprep.jobs.request import Cluster
+from dataprep.jobs.request import Lustre
 from dataprep.options import byte_size, like, option, read
 from dataprep.system.filesystems import walk
 from dataprep.system.lustre import (
@@ -65,7 +65,7 @@ class _Wanted:
         metavar="SIZE",
         parse=byte_size,
     )
-    lustre_pool: str | None = like(Cluster, "lustre_pool")
+    lustre_pool: str | None = like(Lustre, "lustre_pool")
 
 
 @click.command(

@@ -417,8 +417,10 @@ class Running:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cluster(Running):
-    """The same, and how directories are laid out."""
+class Lustre:
+    """How directories are laid out."""
+
+    section: ClassVar = "Cluster"
 
     lustre_stripe: int | Literal["auto", "off"] | None = option(
         "Lustre layout of the directories that are written. auto: by the size of the files, "

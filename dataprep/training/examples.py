@@ -165,6 +165,7 @@ class TrainingExamples(ExampleSequence):
         framework: Framework = "torch",
         threads: int | None = None,
         prefetch: int = 4,
+        fields: Sequence[str] = (),
         **order: Unpack[OrderOptions],
     ) -> Loader:
         """Batches of decoded images and labels, by threads of this process; resumed exactly.
@@ -183,11 +184,12 @@ class TrainingExamples(ExampleSequence):
                 ``numpy`` or ``jax``, shape (batch, height, width, channels).
             threads: that decode; None for one for each core this process may use.
             prefetch: batches that are made ahead.
+            fields: what else is said of the images, as ``batch.fields[name]``, a value for each:
+                ``captions``, or boxes, which are of the whole image.
             order: as `sampler` takes it: ``seed``, ``rank``, ``world_size``, ``shuffle`` and so on.
 
         Crops and flips depend on the seed, the epoch and the position alone. Colour is RGB, or grey
-        with one channel where all of the data set is grey. Of 16 bits the higher 8 are taken. A
-        batch's ``captions`` are a list for each image.
+        with one channel where all of the data set is grey. Of 16 bits the higher 8 are taken.
 
         Raises:
             UsageError: these settings exclude each other, or cannot have these values.
@@ -205,6 +207,7 @@ class TrainingExamples(ExampleSequence):
             framework=framework,
             threads=threads,
             prefetch=prefetch,
+            fields=fields,
         )
 
     def to_torch(

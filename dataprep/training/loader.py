@@ -19,6 +19,7 @@ from dataprep.system.job_limits import usable_cores
 from dataprep.system.messages import counted
 from dataprep.training.order import key, uniforms
 from dataprep.training.sampler import whole_number
+from dataprep_schemas.fields import DECLARED, Field
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -40,12 +41,12 @@ class Batch(tuple[Any, Any]):
     Attributes:
         numbers: of the examples.
         position: where they are, shape (batch, 2), epoch and position in it.
-        captions: of each example; empty where the data set has none.
+        fields: that were asked for, by name: the value of each example, as `Example.fields` has it.
     """
 
     numbers: Sequence[int]
     position: NDArray[np.int64]
-    captions: Sequence[Sequence[str]] = ()
+    fields: Mapping[str, Sequence[Any]]
 
 
 class Loader:
@@ -78,6 +79,7 @@ class Loader:
         framework: Framework,
         threads: int | None,
         prefetch: int,
+        fields: Sequence[str],
     ) -> None:
         if crop is not None and size is None:
             raise UsageError(f"crop={crop!r} needs a size: size=224, say")
@@ -91,7 +93,9 @@ class Loader:
         self._transform = transform
         self._threads = usable_cores() if threads is None else whole_number("threads", threads, 1)
         self._prefetch = whole_number("prefetch", prefetch, 1)
-        self._labels, self._captions = examples.labels, examples.captions
+        self._labels = examples.labels
+        fields = [fields] if isinstance(fields, str) else fields
+        self._fields = {name: examples.values(name) for name in fields}
         self.shape = (*self._crop.size, examples.info.channels)
         if framework not in _FRAMEWORKS:
             raise UsageError(f"framework={framework!r} is none of {', '.join(_FRAMEWORKS)}")
@@ -182,10 +186,18 @@ class Loader:
             images = self._transform(images)
         batch = Batch((images, self._memory.of_labels(self._labels[numbers])))
         batch.numbers = numbers
-        if self._captions is not None:
-            batch.captions = [texts or [] for texts in self._captions.take(numbers).to_pylist()]
+        batch.fields = {
+            name: [_value(name, cell) for cell in cells.take(numbers).to_pylist()]
+            for name, cells in self._fields.items()
+        }
         batch.position = np.array([(numbers.epoch, at) for at in numbers.positions], np.int64)
         return batch
+
+
+def _value(name: str, cell: Any) -> Any:
+    """What a cell of the table of records says of a field."""
+    rules = (DECLARED[name] if name in DECLARED else Field(name, "text")).rules
+    return rules.none if cell is None else rules.of_cell(cell)
 
 
 def required(package: str) -> Any:

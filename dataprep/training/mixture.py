@@ -95,17 +95,11 @@ class Mixture(TrainingExamples):
         """See `TrainingExamples.labels`."""
         return np.concatenate([one.labels for one in self._sets])
 
-    @property
-    def captions(self) -> pa.Array | None:
-        """See `TrainingExamples.captions`."""
+    def values(self, name: str) -> pa.Array:
+        """See `TrainingExamples.values`."""
         import pyarrow as pa
 
-        found = [one.captions for one in self._sets]
-        if all(it is None for it in found):
-            return None
-        kind = pa.list_(pa.string())
-        sizes = zip(found, map(len, self._sets), strict=True)
-        return pa.concat_arrays([pa.nulls(size, kind) if it is None else it for it, size in sizes])
+        return pa.concat_arrays([one.values(name) for one in self._sets])
 
     @overload
     def __getitem__(self, number: SupportsIndex) -> Example: ...

@@ -23,7 +23,8 @@ from dataprep.system.shares import read_share
 from dataprep.tables.records import NAME, RecordsTable
 from dataprep.training.examples import TrainingExamples
 from dataprep.training.sampler import whole_number
-from dataprep_schemas.fields import CAPTIONS, UNCERTAIN, Fields, named, shown
+from dataprep_schemas.fields import UNCERTAIN, Fields, named, shown
+from dataprep_schemas.tables import arrow_type
 
 _Read = TypeVar("_Read", Example, bytes)
 
@@ -143,15 +144,16 @@ class Records(TrainingExamples):
                 row[unsure] = np.where(row[unsure] == 1, 1, -1)  # it may have got another label
         return found
 
-    @property
-    def captions(self) -> pa.Array | None:
-        """See `TrainingExamples.captions`."""
+    def values(self, name: str) -> pa.Array:
+        """See `TrainingExamples.values`."""
         import pyarrow as pa
 
-        if CAPTIONS not in self._fields:
-            return None
-        chunks = [chunk for column in self._chunks(CAPTIONS.name) for chunk in column.chunks]
-        return pa.chunked_array(chunks, pa.list_(pa.string())).combine_chunks()
+        known = {field.name: field.rules.column for field in self._fields}
+        if name not in known:
+            there = ", ".join(known) or "none"
+            raise UsageError(f"{self.title} have no field {name!r}; there are: {there}")
+        chunks = [chunk for column in self._chunks(name) for chunk in column.chunks]
+        return pa.chunked_array(chunks, arrow_type(known[name])).combine_chunks()
 
     @property
     def table(self) -> pa.Table:

@@ -43,14 +43,14 @@ class ExampleSequence(Sequence[Example]):
             DatasetError: the table cannot be read, or has labels that are none.
         """
 
-    @property
     @abstractmethod
-    def captions(self) -> pa.Array | None:
-        """The captions of every example, in order, likewise: lists of texts; null if it has none.
+    def values(self, name: str) -> pa.Array:
+        """A field of every example, in order, likewise; null if it has none.
 
-        None where the data set has none. They are there whatever the format keeps.
+        Fields are there whatever the format keeps: ``values("captions")`` are lists of texts.
 
         Raises:
+            UsageError: the data set has no such field.
             DatasetError: the table cannot be read.
         """
 

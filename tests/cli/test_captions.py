@@ -14,6 +14,7 @@ import pytest
 from pyarrow import parquet
 
 import dataprep
+from dataprep.errors import UsageError
 from dataprep.plugins import load_sink
 from dataprep.sealed.set import SealedSet
 from dataprep_schemas.fields import CAPTIONS
@@ -98,8 +99,7 @@ def test_their_loss_is_said_and_the_table_has_them(
         assert table == expected(captioned)
         assert cli("diff", out, captioned.out).code == 0
     records = dataprep.open(converted, "train")
-    assert records.captions is not None
-    assert [tuple(texts or ()) for texts in records.captions.to_pylist()] == [
+    assert [tuple(texts or ()) for texts in records.values("captions").to_pylist()] == [
         expected(captioned)[one.key] for one in records
     ]
 
@@ -167,12 +167,13 @@ def test_training_gets_them(captioned: Made, tiny: Made) -> None:
     records, wanted = dataprep.open(captioned.out, "train"), expected(captioned)
     both = dataprep.mix({"a": records, "b": records})
     for examples in (records, both):
-        for batch in examples.loader(4, size=16, framework="numpy"):
+        for batch in examples.loader(4, size=16, framework="numpy", fields=["captions"]):
             keys = [examples[number].key for number in batch.numbers]
-            assert [tuple(texts) for texts in batch.captions] == [wanted[key] for key in keys]
+            assert batch.fields["captions"] == [wanted[key] for key in keys]
     plain = dataprep.open(tiny.out, "train")
-    assert plain.captions is None
-    assert {batch.captions for batch in plain.loader(4, size=16, framework="numpy")} == {()}
+    with pytest.raises(UsageError, match="have no field 'captions'; there are: none"):
+        plain.loader(4, size=16, framework="numpy", fields=["captions"])
+    assert all(batch.fields == {} for batch in plain.loader(4, size=16, framework="numpy"))
     if find_spec("torch") is not None:
         dataset = records.to_torch(fields=["key", "captions"])
         for number in range(len(records)):

@@ -11,7 +11,7 @@ from PIL import Image
 import dataprep
 from dataprep.formats.example import Example
 from tests.conftest import Made, Shelf
-from tests.sealed.conftest import READABLE
+from tests.training.conftest import READABLE
 
 
 def as_tuples(examples: list[Example]) -> list[tuple[str, bytes, tuple[int, ...]]]:

@@ -15,8 +15,8 @@ from dataprep.errors import DatasetError, UsageError
 from dataprep.staging.plan import Share
 from dataprep.training.records import Records
 from tests.conftest import Made, rows_of
-from tests.sealed.conftest import READABLE
 from tests.sealed.test_part import staged
+from tests.training.conftest import READABLE
 
 WHERE = "labels[1] <> (select min(label) from (select labels[1] as label from records))"
 
