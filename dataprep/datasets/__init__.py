@@ -14,7 +14,7 @@ from dataprep.datasets.imagenet.dataset import ImageNet
 from dataprep.datasets.reading import close_archives, read_image
 from dataprep.datasets.splits import Cut, parse_share
 from dataprep.options import option
-from dataprep.tables import Ignored, Row, Scanned, Unmatched
+from dataprep.rows import Ignored, Row, Scanned, Unmatched
 from dataprep_schemas.fields import Field
 
 __all__ = [

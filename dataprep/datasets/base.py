@@ -15,8 +15,8 @@ from typing import Any, ClassVar, Final, Literal
 
 from dataprep.errors import SourceError, UsageError
 from dataprep.options import read, stated, written
+from dataprep.rows import Scanned
 from dataprep.system.messages import printable, some_of
-from dataprep.tables import Scanned
 from dataprep.tables.cut import StratifiedCut
 from dataprep_schemas.fields import DECLARED, MEANINGS, Field, Fields
 from dataprep_schemas.tables import INDEX, ORDER, RECORDS

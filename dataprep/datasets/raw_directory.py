@@ -11,9 +11,9 @@ from typing import Final, TypeVar
 from dataprep.archives.containers import container_kind
 from dataprep.archives.listing import is_clutter_folder, is_image_name, refusal
 from dataprep.errors import SourceError
+from dataprep.rows import Ignored
 from dataprep.system.filesystems import walk
 from dataprep.system.messages import printable, unreadable
-from dataprep.tables import Ignored
 
 # ImageNet-22K is 21,841 class archives: a unit each would be that many small files of the index.
 _ENOUGH_UNITS: Final = 350

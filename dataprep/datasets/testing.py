@@ -41,7 +41,7 @@ from dataprep.datasets.reading import close_archives, read_image
 from dataprep.errors import SourceError, UsageError
 from dataprep.formats.subprocess_reader import in_child
 from dataprep.options import options_of, stated
-from dataprep.tables import Row, Scanned
+from dataprep.rows import Row, Scanned
 from dataprep_schemas.fields import BOX_LABELS, BOXES, NAME, named
 
 _MOST_CHARACTERS = 200  # a file name has 255 bytes at most; index files add endings

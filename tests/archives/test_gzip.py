@@ -22,7 +22,7 @@ from dataprep.archives.listing import Listing
 from dataprep.archives.open_files import LocalFile
 from dataprep.datasets import close_archives, read_image
 from dataprep.errors import RemoteError, SourceError
-from dataprep.tables import Row
+from dataprep.rows import Row
 from tests.datasets.conftest import RawData
 
 # Ways to end a block: at any bit, at a byte, at a byte without a window, or left to deflate.

@@ -23,7 +23,7 @@ from dataprep.archives.containers import list_container
 from dataprep.archives.listing import Listing
 from dataprep.datasets import close_archives, read_image
 from dataprep.errors import SourceError
-from dataprep.tables import Row
+from dataprep.rows import Row
 
 MOMENT = (2017, 9, 1, 12, 30, 58)  # as seconds since 1970, in UTC:
 SECONDS = 1_504_269_058

@@ -11,8 +11,8 @@ import pytest
 
 from dataprep.datasets.reading import close_archives, read_image
 from dataprep.errors import SourceError
+from dataprep.rows import Row
 from dataprep.system import regular_files
-from dataprep.tables import Row
 from tests.conftest import FORMATS, Cli, Made, Shelf, hashes
 
 SHARD = "train/train-00002-of-00006"

@@ -13,8 +13,7 @@ import pytest
 
 from dataprep.datasets import ImageNet, ScanUnit
 from dataprep.datasets.imagenet.dataset import ClassArchive, ImageNetUnit
-from dataprep.rows import Ignored
-from dataprep.tables import Row
+from dataprep.rows import Ignored, Row
 from dataprep_schemas import imagenet_classes, imagenet_validation_synsets
 
 # Not the first classes, so that counting only what is there would give other labels.

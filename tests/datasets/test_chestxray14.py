@@ -14,7 +14,7 @@ import pytest
 from dataprep.datasets import Found
 from dataprep.datasets.chestxray14.dataset import FIELDS, ChestXray14
 from dataprep.errors import SourceError, UsageError
-from dataprep.tables import Scanned
+from dataprep.rows import Scanned
 from dataprep.tables.arrow import index_tables
 
 Step = Callable[["Radiographs"], object]

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from dataprep.datasets.folder.dataset import Folder
 from dataprep.datasets.folder.layout import Container, make_units
 from dataprep.errors import SourceError, UsageError
-from dataprep.tables import Row, Scanned
+from dataprep.rows import Row, Scanned
 
 # "a-b" sorts before "a/" but its containers must not.
 SMALL = {

@@ -12,7 +12,7 @@ import pytest
 from dataprep.datasets import close_archives, read_image, reading
 from dataprep.errors import ImageError, SourceError
 from dataprep.recipe import MAX_IMAGE_BYTES
-from dataprep.tables import Row
+from dataprep.rows import Row
 from dataprep_schemas import imagenet_classes
 from tests.datasets.conftest import RawData
 

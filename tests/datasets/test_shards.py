@@ -30,7 +30,7 @@ from dataprep.formats import recordio
 from dataprep.formats.mds import mds_samples
 from dataprep.formats.parquet.listing import NotInPlaceError, places_of
 from dataprep.formats.samples import varint
-from dataprep.tables import Scanned
+from dataprep.rows import Scanned
 from tests.conftest import hashes
 from tests.datasets.packing import (
     CLASSES,

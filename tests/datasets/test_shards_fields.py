@@ -23,7 +23,7 @@ from dataprep.datasets.shards.fields import label_text, name_classes
 from dataprep.errors import RejectedError, SourceError, UsageError
 from dataprep.formats import recordio
 from dataprep.formats.samples import LONGEST
-from dataprep.tables import Scanned
+from dataprep.rows import Scanned
 from dataprep_schemas import example_pb2
 from tests.datasets.packing import records_of, tar_of
 from tests.fuzz.raw_readers import picture

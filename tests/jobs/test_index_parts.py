@@ -19,7 +19,7 @@ from dataprep.jobs.output.index_parts import (
     read_part,
     scan_into,
 )
-from dataprep.tables import Ignored, Row, Scanned, Unmatched
+from dataprep.rows import Ignored, Row, Scanned, Unmatched
 from dataprep_schemas.fields import Field
 from dataprep_schemas.state import IndexPart
 

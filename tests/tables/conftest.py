@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from dataprep.tables import Row, Scanned
+from dataprep.rows import Row, Scanned
 from dataprep.tables.arrow import index_tables
 from dataprep.tables.images import Images
 from dataprep_schemas.fields import Fields

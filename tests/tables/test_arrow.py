@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from dataprep.errors import SourceError
-from dataprep.tables import Row, Scanned
+from dataprep.rows import Row, Scanned
 from dataprep.tables.arrow import index_tables, order_rows
 from dataprep_schemas.fields import BOX_LABELS, BOXES, CAPTIONS, Field
 from dataprep_schemas.tables import schema_of

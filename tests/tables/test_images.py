@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 
 from dataprep.errors import SourceError
-from dataprep.tables import Row, Scanned
+from dataprep.rows import Row, Scanned
 from dataprep_schemas.fields import BOXES, CAPTIONS, Field
 from dataprep_schemas.manifest import Unmatched
 from tests.tables.conftest import Find, listed, member, row

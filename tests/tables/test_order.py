@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataprep.errors import SinkError
-from dataprep.tables import Row, Scanned
+from dataprep.rows import Row, Scanned
 from dataprep.tables import order as module
 from dataprep.tables.order import (
     order_columns,

@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from dataprep.errors import SourceError
-from dataprep.tables import Scanned
+from dataprep.rows import Scanned
 from dataprep.tables.cut import StratifiedCut
 from dataprep.tables.rules import check_groups, check_keys, check_splits_known
 from tests.tables.conftest import Find, listed, member, row

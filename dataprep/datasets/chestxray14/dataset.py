@@ -29,9 +29,9 @@ from dataprep.datasets.raw_directory import entries_of, list_raw
 from dataprep.datasets.splits import Cut, parse_share
 from dataprep.errors import SourceError, UsageError
 from dataprep.options import FILE, option, stated
+from dataprep.rows import Scanned
 from dataprep.system.messages import counted, printable, some_of
 from dataprep.system.shares import share_text
-from dataprep.tables import Scanned
 from dataprep_schemas.fields import BOX_LABELS, BOXES, Field
 
 _ORDERS: Final = {"canonical": FINDINGS, "alphabetical": tuple(sorted(FINDINGS))}

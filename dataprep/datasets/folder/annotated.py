@@ -18,8 +18,8 @@ from dataprep.datasets.folder.voc import read_voc
 from dataprep.datasets.lists import about_forms, one_form
 from dataprep.datasets.splits import in_usual_order, split_of_folder
 from dataprep.errors import SourceError
+from dataprep.rows import Scanned
 from dataprep.system.messages import counted, printable, some_of
-from dataprep.tables import Scanned
 
 _MIDDLE: Final = 1 << 63  # so that ids below 0 come first in the order of texts, too
 _WORD: Final = re.compile("[^A-Za-z]+")

@@ -26,9 +26,9 @@ from dataprep.datasets.lists import FORMATS
 from dataprep.datasets.raw_directory import Entries, entries_of
 from dataprep.datasets.splits import SPLIT_FOLDERS, split_in_name, split_of_folder
 from dataprep.errors import SourceError
+from dataprep.rows import Ignored
 from dataprep.system.filesystems import walk
 from dataprep.system.messages import printable, some_of
-from dataprep.tables import Ignored
 
 _MASKS: Final = frozenset(
     {"mask", "masks", "segmentation", "segmentationclass", "segmentationobject", "gtfine"}

@@ -31,9 +31,9 @@ from dataprep.datasets.folder.layout import (
 )
 from dataprep.datasets.folder.options import FolderOptions
 from dataprep.datasets.lists import classes_by_name, load_class_list
+from dataprep.rows import Scanned
 from dataprep.system.messages import unreadable
 from dataprep.system.state_files import file_sha256
-from dataprep.tables import Scanned
 from dataprep_schemas.fields import BOX_LABELS, BOXES
 
 # Part of every fingerprint: raise it whenever the same raw data would scan differently.

@@ -39,8 +39,8 @@ from dataprep.datasets.lists import ClassList
 from dataprep.datasets.raw_directory import Entries, entries_of
 from dataprep.datasets.splits import SPLIT_FOLDERS, in_usual_order, split_of_folder
 from dataprep.errors import SourceError
+from dataprep.rows import Ignored, Row, Scanned, Unmatched
 from dataprep.system.messages import counted, printable, some_of
-from dataprep.tables import Ignored, Row, Scanned, Unmatched
 
 Placed = Sequence[tuple[str, StoredImage]]
 """Images by their paths below where everything starts."""

@@ -16,8 +16,8 @@ from dataprep.datasets.lists import ClassList
 from dataprep.datasets.raw_directory import Entries, entries_of, in_batches, list_raw
 from dataprep.datasets.splits import SPLIT_FOLDERS, split_of_folder
 from dataprep.errors import SourceError, UsageError
+from dataprep.rows import Ignored, Scanned, Unmatched
 from dataprep.system.messages import counted, printable, some_of
-from dataprep.tables import Ignored, Scanned, Unmatched
 
 Stray = Ignored | Unmatched
 BoxForm = Literal["", "fractions", "pixels", "pixels of files"]

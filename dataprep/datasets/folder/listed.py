@@ -14,8 +14,8 @@ from dataprep.datasets.folder.listing import Listing
 from dataprep.datasets.lists import ClassList
 from dataprep.datasets.splits import in_usual_order
 from dataprep.errors import SourceError, UsageError
+from dataprep.rows import Scanned
 from dataprep.system.messages import printable, sized, some_of
-from dataprep.tables import Scanned
 from dataprep_schemas.fields import BOXES, CAPTIONS, Fields
 
 

@@ -26,10 +26,10 @@ from dataprep.datasets.base import Dataset, Found, ScanUnit, wanted_splits
 from dataprep.datasets.raw_directory import Entries, entries_of, list_raw
 from dataprep.errors import SourceError
 from dataprep.options import FILE, option
+from dataprep.rows import Ignored, Row, Scanned
 from dataprep.system.messages import counted, printable, some_of, unreadable
 from dataprep.system.regular_files import open_regular
 from dataprep.system.state_files import file_sha256
-from dataprep.tables import Ignored, Row, Scanned
 from dataprep_schemas import imagenet_classes, imagenet_validation_synsets
 from dataprep_schemas.fields import BOXES, Box
 

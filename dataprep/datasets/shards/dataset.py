@@ -42,8 +42,8 @@ from dataprep.formats.recordio import LISTED
 from dataprep.formats.samples import LONGEST, Sample
 from dataprep.formats.tfrecord import tfrecord_samples
 from dataprep.formats.webdataset.listing import webdataset_samples
+from dataprep.rows import Packing, Row, Scanned, Unmatched
 from dataprep.system.messages import counted, printable, sized, some_of
-from dataprep.tables import Packing, Row, Scanned, Unmatched
 from dataprep_schemas.fields import CAPTIONS
 
 # Part of every fingerprint: raise it whenever the same raw data would scan differently.

@@ -19,11 +19,11 @@ from typing import BinaryIO
 
 from dataprep.datasets import Dataset, Found, ScanUnit
 from dataprep.errors import SourceError
+from dataprep.rows import Scanned
 from dataprep.system.durable_files import storage_error, whole
 from dataprep.system.messages import printable
 from dataprep.system.ownership import require_own
 from dataprep.system.state_files import digest_of, file_sha256, is_intact, read_state, write_state
-from dataprep.tables import Scanned
 from dataprep_schemas.fields import Fields
 from dataprep_schemas.state import IndexPart
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dataprep.errors import DatasetError, UsageError
 from dataprep.images.dicom import BURNED_IN
-from dataprep.jobs.output.index_parts import (
-    check_unchanged,
-)
+from dataprep.jobs.output.index_parts import check_unchanged
 from dataprep.jobs.preparing.found import RawData, bring_back_copies, config_of, found, scan
 from dataprep.jobs.preparing.raw_images import STORED_WITH_8_BITS, RawImages
 from dataprep.jobs.preparing.summary import check_rejected, check_unmatched, open_images, summarize
@@ -65,13 +63,7 @@ def make(raw: RawData, request: Request, grown: SealedSet | None) -> SealedSet |
             raw.report(text)
         # Only now, when nothing that was asked for can be refused any more.
         units = parts.digests()
-        if grown is None:
-            if request.overwrite or is_other_job(job.workspace, identity, units):
-                _report_changes(raw, job, images)
-            identity = claim(job, identity, units, overwrite=request.overwrite)
-        else:
-            identity = claim_generation(job, identity, units, grown, raw.report)
-            job = replace(job, remedy="free some space: new shards are put beside the old ones")
+        job, identity = _claimed(raw, job, identity, units, images, grown)
         # Of what shapes the order: the job's identity, which is the same for every raw layout, and
         # what the index was made from, since the order says where the bytes are.
         token = digest_of([identity, units])
@@ -95,6 +87,25 @@ def make(raw: RawData, request: Request, grown: SealedSet | None) -> SealedSet |
         parts.delete_copies()
     _report_reasons(job.workspace.records, raw.report)
     return made
+
+
+def _claimed(
+    raw: RawData,
+    job: Job,
+    identity: Identity,
+    units: Mapping[str, str],
+    images: Images,
+    grown: SealedSet | None,
+) -> tuple[Job, Identity]:
+    """Make the directory the job's own; tell what that changes for who has what is there."""
+    if grown is not None:
+        identity = claim_generation(job, identity, units, grown, raw.report)
+        remedy = "free some space: new shards are put beside the old ones"
+        return replace(job, remedy=remedy), identity
+    overwrite = job.request.overwrite
+    if overwrite or is_other_job(job.workspace, identity, units):
+        _report_changes(raw, job, images)
+    return job, claim(job, identity, units, overwrite=overwrite)
 
 
 def _report_reasons(table: Path, report: Callable[[str], None]) -> None:

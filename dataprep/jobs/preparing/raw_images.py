@@ -24,8 +24,8 @@ from dataprep.images.pixels import turned_back
 from dataprep.images.prepare import EXTRAS
 from dataprep.jobs.output.commit import rejected_images
 from dataprep.jobs.running.job import SAMPLE, Job, Made, Rejected, map_in_order
+from dataprep.rows import Row
 from dataprep.system.messages import counted
-from dataprep.tables import Row
 from dataprep.tables.order import read_shard
 from dataprep_schemas.state import CommitRecord
 

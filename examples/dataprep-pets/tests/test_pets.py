@@ -16,7 +16,7 @@ from dataprep.cli import main
 from dataprep.datasets.testing import DatasetTests
 from dataprep.errors import SourceError, UsageError
 from dataprep.plugins import load_dataset
-from dataprep.tables import Row
+from dataprep.rows import Row
 from PIL import Image
 from pyarrow import parquet
 
