@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,12 +112,12 @@ def push(
         _claim(store, data, there, overwrite=overwrite)
         others.append(_CLAIM)
     begin(total)
-    beside = own_name(table.path, table.sha256) if replaces else ""
-    _upload_all(store, out, missing, {table.path: beside}, advance)
+    beside = own_name(table.path, table.sha256) if replaces else table.path
+    _upload_all(store, out, [(it, beside if it is table else it.path) for it in missing], advance)
     if stale and not store.commit(NAME, data, _sha256(data), there):
         raise DatasetError(_MEANWHILE.format(store))
     if replaces and table in missing:
-        _upload(store, out, table, lambda _: None)
+        _upload_all(store, out, [(table, table.path)], lambda _: None)
     store.delete(others)
     return found
 
@@ -136,23 +136,12 @@ def _missing(store: Store, files: Sequence[_Named]) -> list[_Named]:
 
 
 def _upload_all(
-    store: Store,
-    out: Path,
-    files: Sequence[_Named],
-    names: Mapping[str, str],
-    advance: Callable[[int], None],
+    store: Store, out: Path, files: Sequence[tuple[_Named, str]], advance: Callable[[int], None]
 ) -> None:
-    """Upload several at a time; with the first that fails the others end.
-
-    Args:
-        names: under which files are put, if not under their own.
-    """
+    """Upload several at a time, by these names; with the first that fails the others end."""
     stop = threading.Event()
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for each in [
-            pool.submit(_upload, store, out, file, advance, stop, names.get(file.path, ""))
-            for file in files
-        ]:
+        for each in [pool.submit(_upload, store, out, *file, advance, stop) for file in files]:
             try:
                 each.result()
             except BaseException:
@@ -250,9 +239,9 @@ def _upload(
     store: Store,
     out: Path,
     file: _Named,
+    name: str,
     advance: Callable[[int], None],
-    stop: threading.Event | None = None,
-    name: str = "",
+    stop: threading.Event,
 ) -> None:
     told = 0  # bytes, also of a try that failed
 
@@ -262,8 +251,7 @@ def _upload(
             advance(position - told)
             told = position
 
-    stop = stop or threading.Event()
-    store.put(name or file.path, lambda: _checked(out, file, sent, stop), file.sha256)
+    store.put(name, lambda: _checked(out, file, sent, stop), file.sha256)
 
 
 def _checked(

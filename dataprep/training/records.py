@@ -30,7 +30,6 @@ _Read = TypeVar("_Read", Example, bytes)
 
 if TYPE_CHECKING:
     import numpy as np
-    import pandas as pd  # type: ignore[import-untyped,import-not-found,unused-ignore]  # no dependency of ours
     import pyarrow as pa
     from numpy.typing import NDArray
 
@@ -169,20 +168,6 @@ class Records(TrainingExamples):
         with RecordsTable(self.out, self._table) as table:
             schema = schema_of("records", table.fields)
             return pa.concat_tables([schema.empty_table(), *table.take(self._rows())])
-
-    def to_pandas(self) -> pd.DataFrame:
-        """The same as a data frame of pandas.
-
-        Raises:
-            ImportError: pandas is not installed.
-            DatasetError: the table cannot be read.
-        """
-        try:
-            import pandas  # noqa: F401  # Arrow's own line says less
-        except ImportError as error:
-            raise ImportError("to_pandas needs pandas: install it, or use `table`") from error
-        frame: pd.DataFrame = self.table.to_pandas()
-        return frame
 
     def __len__(self) -> int:
         """How many examples there are."""

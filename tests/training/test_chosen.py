@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -124,16 +123,6 @@ def test_nodes_have_together_what_is_chosen_of_all(many: Made, tmp_path: Path) -
         assert set(keys(mine)) == set(keys(whole)) & set(keys(dataprep.open(here)))
         found += keys(mine)
     assert sorted(found) == sorted(keys(whole))
-
-
-def test_pandas(tiny: Made, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(ImportError, match="to_pandas needs pandas: install it, or use `table`"):
-        dataprep.open(tiny.out).to_pandas()
-    monkeypatch.undo()
-    pytest.importorskip("pandas")
-    frame = dataprep.open(tiny.out, limit=3).to_pandas()
-    assert list(frame["key"]) == keys(dataprep.open(tiny.out, limit=3))
 
 
 def test_workers_of_a_loader_read_what_is_chosen(tiny: Made) -> None:
