@@ -202,15 +202,7 @@ def options_of(group: type[Any]) -> tuple[Option, ...]:
             said["parse"] = getattr(kind, "parse", None)
         section = said.pop("section", vars(owner).get("section", "Input"))
         name = said.pop("name", each.name)
-        found.append(
-            Option(
-                field=each.name,
-                name=name,
-                type=kind,
-                section=section,
-                **said,
-            )
-        )
+        found.append(Option(field=each.name, name=name, type=kind, section=section, **said))
     return _KNOWN.setdefault(group, tuple(found))
 
 

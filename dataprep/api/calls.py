@@ -256,11 +256,7 @@ def _convert(
 
 
 def compact(
-    out: StrPath,
-    *,
-    progress: Tell | None = None,
-    beam_options: Sequence[str] = (),
-    **options: Any,
+    out: StrPath, *, progress: Tell | None = None, beam_options: Sequence[str] = (), **options: Any
 ) -> SealedSet:
     """Rebalance a data set extended with ``append``, without its raw data; or finish doing so.
 

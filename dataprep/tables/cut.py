@@ -249,9 +249,7 @@ def assign(database: Database, source: str, cut: StratifiedCut) -> None:
 
 
 def quotas(
-    sizes: Mapping[Stratum, int],
-    kept: Mapping[Stratum, Mapping[str, int]],
-    cut: StratifiedCut,
+    sizes: Mapping[Stratum, int], kept: Mapping[Stratum, Mapping[str, int]], cut: StratifiedCut
 ) -> dict[Stratum, list[int]]:
     """How many units of each stratum, of those that are not kept, go to each split.
 

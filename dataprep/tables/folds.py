@@ -89,10 +89,7 @@ def _ends(splits: Sequence[str]) -> Iterator[int]:
 
 
 def balanced(
-    labels: Sequence[Sequence[int]],
-    images: Sequence[int],
-    known: Sequence[int | None],
-    folds: int,
+    labels: Sequence[Sequence[int]], images: Sequence[int], known: Sequence[int | None], folds: int
 ) -> list[int]:
     """A fold for each group, in the order in which they are given.
 

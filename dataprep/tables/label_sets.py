@@ -74,12 +74,7 @@ def number_label_sets(
 
 
 def _check(
-    split: str,
-    labels: Sequence[str],
-    example: str,
-    number: Mapping[str, int],
-    *,
-    multilabel: bool,
+    split: str, labels: Sequence[str], example: str, number: Mapping[str, int], *, multilabel: bool
 ) -> None:
     unknown = [name for name in labels if name not in number]
     if unknown:

@@ -72,7 +72,7 @@ class FailureLog:
         try:
             yield
         except Exception as error:  # noqa: BLE001  # nothing is swallowed: the launcher raises it
-            if self.lease.lost_now():
+            if self.lease.lost(now=True):
                 return
             alone = isinstance(error, (SourceError, SinkError)) and not is_full(error.__cause__)
             self.tell(error, shard if alone else None)

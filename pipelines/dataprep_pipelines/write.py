@@ -82,10 +82,7 @@ class WriteShard(Work):
             if finished_shard(job.workspace, shard) is None:
                 window = max(self._parallelism.helpers * _IN_FLIGHT, _LEAST_IN_FLIGHT)
                 write_shard(
-                    *(job, shard, self._turns),
-                    pool=self._pool,
-                    window=window,
-                    stop=self._stopped,
+                    *(job, shard, self._turns), pool=self._pool, window=window, stop=self._stopped
                 )
         except ShardStoppedError:
             return False

@@ -55,10 +55,7 @@ INDEX: Mapping[str, tuple[str, str]] = {
     "labels": ("list<string>", "identifiers of its classes"),
     "drawn_on": _DRAWN_ON,
     "group": ("string", "what it belongs to, such as a patient; never in two splits"),
-    "line": (
-        "int64",
-        "of what is listed: its line in the list, from 1, where rows are lines",
-    ),
+    "line": ("int64", "of what is listed: its line in the list, from 1, where rows are lines"),
     "reason": ("string", "why it was ignored; of an image that is listed, the list"),
 }
 """Name: (type, meaning)."""

@@ -62,13 +62,10 @@ class Between:
     taken_over: bool = False
     look_seconds: float = 2.0
 
-    def lost(self) -> bool:
-        if self.swept is not None:
+    def lost(self, *, now: bool = False) -> bool:
+        if self.swept is not None and not now:
             remove_partial_files(self.swept, ["train", "validation"])
-        return self.silent
-
-    def lost_now(self) -> bool:
-        return self.silent or self.swept is not None
+        return self.silent or (now and self.swept is not None)
 
     def over(self) -> bool:
         return self.taken_over or self.swept is not None

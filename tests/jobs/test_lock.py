@@ -58,7 +58,7 @@ try:
         print("held", flush=True)
         reader = threading.Thread(target=sys.stdin.read, daemon=True)
         reader.start()
-        while reader.is_alive() and not lease.lost_now():
+        while reader.is_alive() and not lease.lost(now=True):
             time.sleep(0.02)
         print("lost" if reader.is_alive() else "ended", flush=True)
 except LockedError as error:
@@ -348,9 +348,9 @@ def test_a_lease_is_lost_at_once_when_its_launcher_was_killed(workspace: Workspa
 
 def test_a_lease_is_over_but_not_taken_over_when_a_worker_failed(workspace: Workspace) -> None:
     with locked(workspace) as lease:
-        assert not lease.lost_now()
+        assert not lease.lost(now=True)
         lease.failure.write_text("{}")
-        assert lease.lost_now()
+        assert lease.lost(now=True)
         assert lease.over()
         check_held(lease)
 
@@ -359,11 +359,11 @@ def test_a_launcher_elsewhere_that_falls_silent_is_dead_until_it_wakes(
     workspace: Workspace,
 ) -> None:
     lease = lease_of(workspace, claim_of("n1"), look_seconds=0.01, lease_seconds=0.2)
-    assert not lease.lost_now()
+    assert not lease.lost(now=True)
     wait_until(lambda: copied(lease).lost())  # every task of a worker brings its own
     assert not lease.over()  # it may only be suspended
     touch(lease)
-    assert not lease.lost_now()
+    assert not lease.lost(now=True)
     assert not lease.lost()
 
 
@@ -371,12 +371,12 @@ def test_a_launcher_elsewhere_that_falls_silent_is_dead_until_it_wakes(
 def test_trouble_with_the_file_system_changes_nothing(workspace: Workspace, silent: bool) -> None:
     lease = lease_of(workspace, claim_of("n1"), look_seconds=0.01, lease_seconds=0.1)
     if silent:
-        wait_until(lease.lost_now)
+        wait_until(lambda: lease.lost(now=True))
     else:
-        assert not lease.lost_now()
+        assert not lease.lost(now=True)
     workspace.private.rename(workspace.out / "away")
     workspace.private.write_text("not a directory")
-    assert lease.lost_now() is silent
+    assert lease.lost(now=True) is silent
     assert not lease.over()
     with pytest.raises(NotADirectoryError):  # who cannot see the lock changes nothing
         check_held(lease)

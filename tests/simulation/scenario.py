@@ -256,7 +256,7 @@ class Schedule:
                 self.system.sleep(self.random.uniform(0, 6))
                 if lease.lost():
                     raise ShardStoppedError
-            if lease.lost_now():
+            if lease.lost(now=True):
                 raise ShardStoppedError
             made, rows = ((str(path.relative_to(OUT)), len(data), _sha256(data)) for path in finals)
             record = CommitRecord(shard, (shapes.File(*made),), RowsFile(*rows), 1)

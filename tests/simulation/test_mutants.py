@@ -64,7 +64,7 @@ MUTANTS = {
         lock, "locked", "lease.failure.stem in path.name", "True"
     ),
     "a run that was taken over goes on": replaced(
-        lock, "check_held", "lease.taken_over_now()", "False"
+        lock, "check_held", "lease.taken_over(now=now)", "False"
     ),
     "what is finished is renamed unasked": replaced(
         durable_files, "rename", "    check()\n    try:", "    try:"

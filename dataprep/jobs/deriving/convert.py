@@ -66,10 +66,7 @@ _SECOND_LOSS: Final = (
 
 
 def convert(
-    request: ConvertRequest,
-    engine: Engine,
-    reporter: Reporter,
-    checked: Callable[[Path], Verified],
+    request: ConvertRequest, engine: Engine, reporter: Reporter, checked: Callable[[Path], Verified]
 ) -> SealedSet:
     """Make a data set of finished ones, or of what is selected of them, or finish that.
 
@@ -93,10 +90,7 @@ def convert(
 
 
 def compact(
-    request: ConvertRequest,
-    engine: Engine,
-    reporter: Reporter,
-    checked: Callable[[Path], Verified],
+    request: ConvertRequest, engine: Engine, reporter: Reporter, checked: Callable[[Path], Verified]
 ) -> SealedSet:
     """Make a data set that grew one generation; nothing is done if it is one already.
 

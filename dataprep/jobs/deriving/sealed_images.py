@@ -331,15 +331,7 @@ def _made(row: _Ordered, example: Example, image: Prepared | None) -> Made:
     """An example as it is stored, and what is known of it besides."""
     channels, status, reason, *seen = row.kept
     if image is not None:
-        return Made(
-            example,
-            image.channels,
-            status,
-            reason,
-            row.fields,
-            image.measured,
-            image.grey,
-        )
+        return Made(example, image.channels, status, reason, row.fields, image.measured, image.grey)
     channels = example.channels if example.format == "RAW" else channels
     looks = None if seen[0] is None else Fingerprint(*seen)
     return Made(example, channels, status, reason, row.fields, None, looks)

@@ -205,18 +205,16 @@ class Lease:
     look_seconds: float = 2.0
     lease_seconds: float = LEASE_SECONDS
 
-    def lost(self) -> bool:
-        """Whether this worker is to stop now; looks every ``look_seconds``.
+    def lost(self, *, now: bool = False) -> bool:
+        """Whether this worker is to stop; looks every ``look_seconds``.
 
         Either its run is over, or it has been silent for so long that another may take its place. A
         run that was only suspended, and shows a sign of life before that, is not lost any more.
-        """
-        known = self._known(self.look_seconds)
-        return known.silent or known.over or known.taken_over
 
-    def lost_now(self) -> bool:
-        """The same, looking at once: before anything that another run could see."""
-        known = self._known(0)
+        Args:
+            now: look at once: before anything that another run could see.
+        """
+        known = self._known(0 if now else self.look_seconds)
         return known.silent or known.over or known.taken_over
 
     def over(self) -> bool:
@@ -224,17 +222,13 @@ class Lease:
         known = self._known(math.inf)
         return known.taken_over or known.over
 
-    def taken_over(self) -> bool:
-        """Whether the directory is another run's, or nobody's; looks every ``look_seconds``.
+    def taken_over(self, *, now: bool = False) -> bool:
+        """Whether the directory is another run's, or nobody's; looks as `lost` does.
 
         Raises:
             OSError: nobody can tell, because the file system has some trouble.
         """
-        return self._known(self.look_seconds, certain=True).taken_over
-
-    def taken_over_now(self) -> bool:
-        """The same, looking at once."""
-        return self._known(0, certain=True).taken_over
+        return self._known(0 if now else self.look_seconds, certain=True).taken_over
 
     def _known(self, seconds: float, *, certain: bool = False) -> _Knowledge:
         """What is known of the run; looks if the last look was so long ago."""
@@ -282,7 +276,7 @@ def check_held(lease: Lease, *, now: bool = True) -> None:
         LockedError: this run was given up for dead, and another has taken its place.
         OSError: nobody can tell.
     """
-    if lease.taken_over_now() if now else lease.taken_over():
+    if lease.taken_over(now=now):
         raise LockedError(
             f"{lease.path.parents[1]}: another run took this directory over, because this one "
             "showed no sign of life for too long; this one has stopped, see `dataprep status`"
@@ -399,7 +393,7 @@ def _beating(lease: Lease, seconds: float) -> Iterator[None]:
         while not ended.wait(seconds):
             with suppress(OSError):  # a file system that hiccups is no reason to give up
                 sight(lease.path, touch_if=lease.marker)
-                if lease.taken_over_now():
+                if lease.taken_over(now=True):
                     return
 
     thread = threading.Thread(target=beat, name="dataprep-heartbeat", daemon=True)

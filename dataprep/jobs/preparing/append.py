@@ -254,10 +254,7 @@ def _join(grown: SealedSet, made: SealedSet) -> WrittenRecords:
             inside.private,
             schema_of("records", behind.fields),
             stored=chain.from_iterable(
-                chain(
-                    _stored(before, manifest, name),
-                    _shifted(_stored(behind, new, name), counts),
-                )
+                chain(_stored(before, manifest, name), _shifted(_stored(behind, new, name), counts))
                 for name in sorted(counts)
             ),
             # What no shard of either was to have is known of anew.

@@ -143,7 +143,7 @@ def working(
             finally:
                 # Workers elsewhere that died or were cancelled could not, and nobody else knows.
                 with suppress(OSError):
-                    if not engine.is_local and not lease.taken_over_now():
+                    if not engine.is_local and not lease.taken_over(now=True):
                         remove_partial_files(workspace, splits)
     except BrokenPipeError:
         raise  # nobody reads the terminal's lines any more; not the output directory's fault

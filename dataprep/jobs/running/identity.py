@@ -171,9 +171,7 @@ def store_grown(workspace: Workspace, manifest: Manifest) -> None:
 
 
 def what_differs(
-    theirs: Identity,
-    ours: Identity,
-    units: tuple[Mapping[str, str], Mapping[str, str]] = ({}, {}),
+    theirs: Identity, ours: Identity, units: tuple[Mapping[str, str], Mapping[str, str]] = ({}, {})
 ) -> str:
     """In the words of the command line: ``--quality 95, now 80``.
 

@@ -245,10 +245,7 @@ class Job:
 
 
 def map_in_order(
-    pool: Executor | None,
-    function: Callable[[Item], Result],
-    items: Iterable[Item],
-    window: int,
+    pool: Executor | None, function: Callable[[Item], Result], items: Iterable[Item], window: int
 ) -> Iterator[Result]:
     """``map``, in order, with at most ``window`` calls submitted and not yet consumed."""
     if pool is None:

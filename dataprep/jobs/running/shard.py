@@ -91,7 +91,7 @@ def write_shard(
             with ShardRows(rows_file, shard, job.info, job.fields) as rows:
                 written, statistics = _write_files(job, files, rows, items(), turn)
                 rows.close()
-            if job.lease.lost_now():
+            if job.lease.lost(now=True):
                 raise ShardStoppedError
             written.append(WrittenFile(rows_file.stat().st_size, file_sha256(rows_file)))
             names = [*paths, finals[-1].relative_to(out)]
