@@ -22,7 +22,7 @@ from dataprep.formats.example import DatasetInfo, Example
 from dataprep.formats.hashed_file import begin_writeback, hash_finished, library_writes
 from dataprep.formats.reference_readers import import_reader
 from dataprep.system.regular_files import require_regular
-from dataprep_schemas.fields import PLAIN, KindName
+from dataprep_schemas.fields import EVERY, KindName
 
 _BUFFER = 16 << 20  # the library's, which it writes when it is full
 _WRITING = "group_size:1,uncompressed,max_parallelism:1"  # these words are in the file
@@ -103,7 +103,7 @@ class ArrayRecordSink(PlainSink):
 
     name: ClassVar[str] = "arrayrecord"
     summary: ClassVar[str] = "tf.train.Example in ArrayRecord files, read at random: Grain (JAX)"
-    keeps: ClassVar[Collection[KindName]] = (*PLAIN, "texts", "boxes", "box_labels")
+    keeps: ClassVar[Collection[KindName]] = EVERY
     libraries: ClassVar[tuple[str, ...]] = ("array-record",)
     reference: ClassVar[str] = "Grain"
     overhead: ClassVar[int] = 600  # measured: 72, and at most 510 as in tfrecord

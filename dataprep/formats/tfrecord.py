@@ -30,7 +30,7 @@ from dataprep.formats.samples import HEAD, LONGEST, Sample, Value, is_image, ope
 from dataprep.formats.stream import StreamReader, StreamWriter
 from dataprep.system.regular_files import read_regular
 from dataprep_schemas import example_pb2
-from dataprep_schemas.fields import PLAIN, KindName
+from dataprep_schemas.fields import EVERY, KindName
 
 FRAMING: Final = 16
 """Bytes of the frame of a record."""
@@ -226,7 +226,7 @@ class TFRecordSink(PlainSink):
     summary: ClassVar[str] = (
         "tf.train.Example in TFRecord files, with DALI's index: TensorFlow, DALI"
     )
-    keeps: ClassVar[Collection[KindName]] = (*PLAIN, "texts", "boxes", "box_labels")
+    keeps: ClassVar[Collection[KindName]] = EVERY
     reference: ClassVar[str] = "tf.data"
     overhead: ClassVar[int] = FRAMING + _EXAMPLE_OVERHEAD
     Writer = TFRecordWriter

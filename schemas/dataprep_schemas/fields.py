@@ -296,6 +296,9 @@ KINDS: Final[Mapping[str, Kind]] = {
 PLAIN: Final[Sequence[KindName]] = [kind.name for kind in KINDS.values() if kind.plain]
 """What any format that holds a number or a text by its name can hold."""
 
+EVERY: Final[Sequence[KindName]] = [kind.name for kind in KINDS.values()]
+"""What a format can hold that holds lists as well."""
+
 NAME: Final = re.compile("[A-Za-z0-9_]{1,255}")
 """Of a field."""
 FieldName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_]+$(?!\n)", max_length=255)]

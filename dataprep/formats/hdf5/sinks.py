@@ -40,7 +40,7 @@ from dataprep.formats.hdf5.file import (
     labels_of,
     open_file,
 )
-from dataprep_schemas.fields import BOX_LABELS, BOXES, PLAIN, Box, KindName
+from dataprep_schemas.fields import BOX_LABELS, BOXES, EVERY, PLAIN, Box, KindName
 
 _INT_MAX = 2**31 - 1
 _FORMATS = ("JPEG", "PNG")
@@ -178,7 +178,7 @@ class Hdf5Sink(FileSink):
 
     name: ClassVar[str] = "hdf5"
     summary: ClassVar[str] = "HDF5, encoded images in one flat array with offsets; h5py"
-    keeps: ClassVar[Collection[KindName]] = (*PLAIN, "texts", "boxes", "box_labels")
+    keeps: ClassVar[Collection[KindName]] = EVERY
     usual_shards: ClassVar[int | None] = 64  # few enough to keep open
     overhead: ClassVar[int] = 100  # of all small datasets together, with a key of 40
     Writer = Hdf5Writer

@@ -49,7 +49,7 @@ from dataprep.formats.example import DatasetInfo, Example
 from dataprep.formats.hashed_file import HashedFile
 from dataprep.formats.reference_readers import import_reader
 from dataprep.system.regular_files import open_parquet
-from dataprep_schemas.fields import DECLARED, PLAIN, KindName, Value, named
+from dataprep_schemas.fields import DECLARED, EVERY, KindName, Value, named
 from dataprep_schemas.manifest import Color
 from dataprep_schemas.tables import arrow_type
 
@@ -182,7 +182,7 @@ class ParquetSink(PlainSink):
 
     name: ClassVar[str] = "parquet"
     summary: ClassVar[str] = "Parquet for Hugging Face's load_dataset, pandas and DuckDB"
-    keeps: ClassVar[Collection[KindName]] = (*PLAIN, "texts", "boxes", "box_labels")
+    keeps: ClassVar[Collection[KindName]] = EVERY
     overhead: ClassVar[int] = 150  # of the small columns, page headers and the footer
     libraries: ClassVar[tuple[str, ...]] = ("pyarrow",)
     reference: ClassVar[str] = "Hugging Face datasets"

@@ -32,7 +32,7 @@ from dataprep.formats.stream import StreamReader, StreamWriter
 from dataprep.formats.webdataset import sample as webdataset_sample
 from dataprep.formats.webdataset.sample import NAME_LIMIT, PREFIX_LIMIT, Stems
 from dataprep.system.regular_files import open_regular, read_regular
-from dataprep_schemas.fields import PLAIN, KindName
+from dataprep_schemas.fields import EVERY, KindName
 
 BLOCK = tarfile.BLOCKSIZE
 RECORD = tarfile.RECORDSIZE  # what an archive of GNU tar or Python is padded to
@@ -222,7 +222,7 @@ class WebDatasetSink(PlainSink):
 
     name: ClassVar[str] = "webdataset"
     summary: ClassVar[str] = "tar archives for webdataset and DALI, with DALI's index"
-    keeps: ClassVar[Collection[KindName]] = (*PLAIN, "texts", "boxes", "box_labels")
+    keeps: ClassVar[Collection[KindName]] = EVERY
     reference: ClassVar[str] = "webdataset library"
     # Headers, .cls, .json, padding, index.
     overhead: ClassVar[int] = 3 * BLOCK + 2 * BLOCK + BLOCK // 2 + 150
