@@ -43,8 +43,6 @@ from dataprep_schemas.manifest import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_KINDS: Final = {"int": "whole numbers", "text": "text", "texts": "texts"}
-
 
 def append(request: Request, engine: Engine, reporter: Reporter) -> SealedSet:
     """Prepare what is new in a directory of its own inside OUT, then make it a part of OUT.
