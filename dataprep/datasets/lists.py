@@ -247,17 +247,12 @@ def read_lines(path: Path) -> dict[int, str]:
 
 @dataclass(frozen=True, slots=True)
 class ClassList:
-    """The classes of a data set, in the order of their labels.
+    """The classes of a data set, in the order of their labels."""
 
-    Attributes:
-        place: what messages call the list.
-        classes: (identifier, name), by 0-based index.
-        forms: the identifiers by their NFC.
-    """
-
+    # What messages call the list.
     place: str = field(repr=False)  # the same classes elsewhere are the same list
-    classes: tuple[tuple[str, str], ...]
-    forms: dict[str, str] = field(repr=False)
+    classes: tuple[tuple[str, str], ...]  # (identifier, name), by 0-based index
+    forms: dict[str, str] = field(repr=False)  # the identifiers by their NFC
 
     def named(self, name: str) -> str | None:
         """The identifier of a class, however Unicode composes its name; None: there is none."""

@@ -83,17 +83,14 @@ class Cut:
     from the upper end, those of the others from the lower end, in their order. So changing the
     share of validation moves no group into or out of the other splits with shares, and changing
     theirs moves none into or out of validation: groups only come from `rest` and go to it.
-
-    Attributes:
-        seed: another one, another cut. Not the seed of the shuffle: who is in the test split must
-            not change with the order of the training images.
-        shares: (split, share of the groups); shares add up to at most 1.
-        rest: the split of all other groups.
     """
 
+    # Another one, another cut. Not the seed of the shuffle: who is in the test split must not
+    # change with the order of the training images.
     seed: int
+    # (split, share of the groups); shares add up to at most 1.
     shares: tuple[tuple[str, Fraction], ...]
-    rest: str
+    rest: str  # the split of all other groups
     _ranges: tuple[tuple[str, int, int], ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

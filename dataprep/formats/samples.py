@@ -41,19 +41,12 @@ _DAMAGE: Final = (
 
 
 class Sample(NamedTuple):
-    """An example as somebody else has packed it.
+    """An example as somebody else has packed it."""
 
-    Attributes:
-        key: what its container calls it; empty if it does not.
-        images: by the name of the field.
-        fields: everything else that could be read, by name.
-        unread: what could not: it is longer, or damaged.
-    """
-
-    key: str
-    images: dict[str, StoredImage]
-    fields: dict[str, Value]
-    unread: list[str]
+    key: str  # what its container calls it; empty if it does not
+    images: dict[str, StoredImage]  # by the name of the field
+    fields: dict[str, Value]  # everything else that could be read, by name
+    unread: list[str]  # what could not: it is longer, or damaged
 
     def lacks(self, field: str) -> bool:
         """Whether a field, or what it is in, could not be read."""

@@ -57,17 +57,12 @@ _COPY_HEAD: Final = b"dataprep"  # so that no image is at offset 0, which says s
 
 @dataclass(frozen=True, slots=True)
 class ShardsUnit(ScanUnit):
-    """Consecutive files of one split; `container` is the first.
+    """Consecutive files of one split; `container` is the first."""
 
-    Attributes:
-        kind: what they are.
-        fields: what is taken of their samples.
-    """
-
-    kind: Kind
+    kind: Kind  # what they are
     split: str
     files: tuple[str, ...]
-    fields: Taken
+    fields: Taken  # what is taken of their samples
 
 
 @dataclass(frozen=True)
