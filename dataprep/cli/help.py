@@ -13,8 +13,7 @@ from dataprep.cli.options import Shown
 from dataprep.cli.output import say
 from dataprep.cli.signals import watched
 
-HELP_ALL = "dataprep.help_all"
-"""In a context's ``meta``: every option is shown."""
+HELP_ALL = "dataprep.help_all"  # in a context's ``meta``: every option is shown
 
 
 class JobCommand(click.Command):

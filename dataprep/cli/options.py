@@ -122,5 +122,5 @@ def number(name: str, metavar: str, text: str, default: int | None = None, least
     return own(name, text, default, int, metavar=metavar, least=least)
 
 
+# Of the commands that only read.
 WORKERS = number("workers", "N", "Cores to use. [default: all cores that this process may use]")
-"""Of the commands that only read."""

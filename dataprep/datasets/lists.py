@@ -26,6 +26,7 @@ from dataprep.system.messages import counted, printable, some_of, unreadable
 from dataprep.system.regular_files import open_regular, read_regular
 from dataprep.tables.database import identifier, open_database, quoted
 
+# What a list is, by the suffix of its name.
 FORMATS: Final = {
     ".csv": "csv",
     ".tsv": "tsv",
@@ -34,8 +35,6 @@ FORMATS: Final = {
     ".parquet": "parquet",
     ".txt": "txt",
 }
-"""What a list is, by the suffix of its name."""
-
 _DELIMITERS: Final = {"csv": ",", "tsv": "\t"}
 _LONGEST_LINE: Final = 1 << 21  # of a header; the database takes lines of 2 MB
 _SHOWN: Final = 20  # columns in a message

@@ -32,11 +32,8 @@ _DIGITS = 16  # hexadecimal, of a place
 _PLACES = 1 << 4 * _DIGITS
 
 
-SPLIT_FOLDERS: Final = ", ".join(_USUAL)
-"""The names that a split's folder may have, for messages."""
-
-USUAL_ORDER: Final = ("train", "validation", "test")
-"""In which the splits are prepared and told."""
+SPLIT_FOLDERS: Final = ", ".join(_USUAL)  # the names that a split's folder may have, for messages
+USUAL_ORDER: Final = ("train", "validation", "test")  # in which the splits are prepared and told
 
 
 def in_usual_order(splits: Iterable[str]) -> tuple[str, ...]:

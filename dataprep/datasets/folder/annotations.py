@@ -27,9 +27,8 @@ from dataprep.system.messages import printable
 from dataprep_schemas.fields import BOX_FLAGS, BOX_LABELS, BOXES, CAPTIONS, Box, Fields
 from dataprep_schemas.tables import schema_of
 
+# What annotations may say of images, in the order of the columns.
 FIELDS: Final = (BOXES, BOX_LABELS, CAPTIONS, *BOX_FLAGS)
-"""What annotations may say of images, in the order of the columns."""
-
 _EMPTY: Final = "boxes without an area, left out"
 _CUT_OFF: Final = "boxes cut off at the edge of their image"
 _ROTATED: Final = "boxes with a rotation, of which the upright box round each is kept"
@@ -39,8 +38,7 @@ _DATA: Final = (*_IMAGES, "Images", "Data", "")  # what is called so beside `Ann
 _MOST: Final = 1 << 31  # pixels of a side
 _LOOKED_AT: Final = 256  # images of a list, spread over all of it
 
-Id = int | str
-"""Of a class: COCO's number, VOC's name."""
+Id = int | str  # of a class: COCO's number, VOC's name
 
 
 @dataclass

@@ -42,8 +42,7 @@ from dataprep.errors import SourceError
 from dataprep.system.messages import counted, printable, some_of
 from dataprep.tables import Ignored, Row, Scanned, Unmatched
 
-Placed = Sequence[tuple[str, StoredImage]]
-"""Images by their paths below where everything starts."""
+Placed = Sequence[tuple[str, StoredImage]]  # images by their paths below where everything starts
 
 
 class Folders(Source):

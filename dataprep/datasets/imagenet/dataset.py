@@ -212,8 +212,8 @@ class ImageNetUnit(ScanUnit):
     places: tuple[ClassArchive, ...]  # where their images are
 
 
+# One split as it was found: a line for the terminal, and what to scan.
 SplitLayout = tuple[str, list[ImageNetUnit]]
-"""One split as it was found: a line for the terminal, and what to scan."""
 
 
 def find_layouts(raw: Path, splits: Iterable[str]) -> dict[str, SplitLayout]:

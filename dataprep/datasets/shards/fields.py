@@ -22,12 +22,8 @@ from dataprep.formats.samples import Sample, Value, is_nested
 from dataprep.system.messages import printable, some_of
 from dataprep_schemas.fields import CAPTIONS, KINDS, PLAIN, Field, Fields, declared_or
 
-NUMBER: Final = "number"
-"""The value of ``--key_field`` that asks for the sample's number."""
-
-PEEKED: Final = 8
-"""Samples that are looked at to find the fields."""
-
+NUMBER: Final = "number"  # the value of ``--key_field`` that asks for the sample's number
+PEEKED: Final = 8  # samples that are looked at to find the fields
 _MOST_CLASSES: Final = 1_000_000
 _LIST: Final = re.compile(r"\s*\[\s*(?:[-+0-9\"'].*)?\]\s*", re.DOTALL)
 _BOXES: Final = re.compile(r"(?:^|[./_])(?:b?box(?:es)?|objects?)(?:[./_]|$)", re.IGNORECASE)

@@ -29,14 +29,13 @@ from dataprep.system.regular_files import open_regular
 
 Kind = Literal["WebDataset", "Parquet", "TFRecord", "RecordIO", "MDS"]
 
+# What reads the samples of a file; Parquet is read by columns.
 SAMPLES: Final[Mapping[Kind, Callable[[Path, str], Iterator[Sample]]]] = {
     "WebDataset": webdataset_samples,
     "TFRecord": tfrecord_samples,
     "RecordIO": recordio_samples,
     "MDS": mds_samples,
 }
-"""What reads the samples of a file; Parquet is read by columns."""
-
 _EXPECTED: Final = "WebDataset, Parquet, TFRecord, RecordIO or MDS files"
 _HEAD: Final = 512  # bytes, a header of tar
 _TAR: Final = (257, b"ustar")
