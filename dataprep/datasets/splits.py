@@ -102,14 +102,9 @@ class Cut:
     def stratified(self) -> StratifiedCut:
         """The same shares of each class; here, too, validation is at the upper end."""
         rest = Fraction(1) - sum(share for _, share in self.shares)
-        shares = {**dict(self.shares), self.rest: rest}
-        return StratifiedCut(
-            self.seed,
-            tuple((split, shares[split]) for split in sorted(shares, key=self._from_below)),
-        )
-
-    def _from_below(self, split: str) -> tuple[bool, bool, str]:
-        return split == "validation", split == self.rest, split
+        shares = [*self.shares, (self.rest, rest)]
+        shares.sort(key=lambda it: (it[0] == "validation", it[0] == self.rest, it[0]))
+        return StratifiedCut(self.seed, tuple(shares))
 
     def split_of(self, group: str) -> str:
         """The split of a group, wherever and with whatever other groups it is found.

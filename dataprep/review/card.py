@@ -270,10 +270,11 @@ def _license(card: Card) -> dict[str, str]:
     if known is not None:
         return {"license": known}
     by_address = card.license.startswith(("http://", "https://"))
+    name = f"{card.name} license" if by_address else card.license
     link = card.license if by_address else card.url
     return {
         "license": "other",
-        "license_name": _slug(f"{card.name} license" if by_address else card.license),
+        "license_name": re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-") or "other",
         **({"license_link": link} if link else {}),
     }
 
@@ -286,7 +287,3 @@ def _known_license(text: str) -> str | None:
         text = "cc0-1.0"
     name = text.lower()
     return name if re.fullmatch(_HUB_LICENSES, name) else None
-
-
-def _slug(text: str) -> str:
-    return re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-") or "other"
