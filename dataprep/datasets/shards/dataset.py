@@ -33,8 +33,13 @@ from dataprep.datasets.shards.fields import (
     label_text,
     name_classes,
 )
-from dataprep.datasets.shards.layout import SAMPLES, Kind, find_files, splits_of
-from dataprep.datasets.shards.options import ShardsOptions
+from dataprep.datasets.shards.layout import (
+    SAMPLES,
+    Kind,
+    ShardsOptions,
+    find_files,
+    splits_of,
+)
 from dataprep.datasets.splits import in_usual_order
 from dataprep.errors import SourceError
 from dataprep.formats.mds import INDEX

@@ -15,7 +15,7 @@ from typing import Final
 
 from dataprep.datasets.base import Classes, refuse_reserved
 from dataprep.datasets.lists import ClassList, classes_by_name, one_form
-from dataprep.datasets.shards.options import ShardsOptions
+from dataprep.datasets.shards.layout import ShardsOptions
 from dataprep.errors import SourceError
 from dataprep.formats.recordio import LISTED
 from dataprep.formats.samples import Sample, Value, is_nested
