@@ -10,7 +10,7 @@ import click
 
 import dataprep
 from dataprep.cli import command
-from dataprep.cli.help import HELP_ALL
+from dataprep.cli.sets import HELP_ALL
 
 _HEAD = r""".\" Made by `python -m tests.regenerate_docs`.
 .TH DATAPREP 1 "" "dataprep {version}" "User Commands"

@@ -21,7 +21,7 @@ from dataprep import Contents, Difference, JobStatus, Linted, Plan, Pushed, Veri
 from dataprep.cli import _DATASETS as DATASETS
 from dataprep.cli import command
 from dataprep.cli.doctor import Machine
-from dataprep.cli.help import HELP_ALL
+from dataprep.cli.sets import HELP_ALL
 from dataprep.review.findings import Findings
 from dataprep.staging.existing import StagedStatus
 from tests.format_page import said, with_parts

@@ -18,7 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from dataprep.archives.open_files import LocalFile, OpenFile
+from dataprep.archives.open_files import LocalFile, OpenFile, PythonFile
 
 _WINDOW: Final = 32 << 10  # how many bytes before a place deflate may refer back to
 _PACKED_AT_ONCE: Final = 128 << 10
@@ -44,7 +44,7 @@ def unpack(file: OpenFile) -> Iterator[bytes]:
         zlib.error, gzip.BadGzipFile: it is damaged, or something else than zeros follows.
         EOFError: it is truncated.
     """
-    with gzip.GzipFile(fileobj=file.as_python_file()) as unpacked:
+    with gzip.GzipFile(fileobj=PythonFile(file)) as unpacked:
         while piece := unpacked.read(_UNPACKED_AT_ONCE):
             yield piece
 
@@ -65,7 +65,7 @@ def find_restarts(file: OpenFile, unpacked: int, images: int) -> bytes:
     few = _IMAGES * unpacked // max(images, 1)
     spacing = max(_LEAST, min(few, _MOST), unpacked // _MOST_POINTS)
     exported = io.BytesIO()
-    source = file.as_python_file()
+    source = PythonFile(file)
     try:
         with IndexedGzipFile(
             fileobj=source, spacing=spacing, window_size=_WINDOW, buffer_size=4096
@@ -112,7 +112,7 @@ class Restarts:
 
         data = bytearray(size)
         index = io.BytesIO(self._index_at(offset))
-        source = archive.as_python_file()
+        source = PythonFile(archive)
         try:
             with Unbuffered(fileobj=source, auto_build=False, readbuf_size=_PACKED_AT_ONCE) as file:
                 file.import_index(fileobj=index)

@@ -22,13 +22,9 @@ _CLUTTER_FOLDERS: Final = frozenset({"__MACOSX", "lost+found", "@eaDir"})
 
 
 class StoredImage(NamedTuple):
-    """An image's path and where its bytes are; the other fields mean what they do in `Row`.
+    """An image's path and where its bytes are; the other fields mean what they do in `Row`."""
 
-    Attributes:
-        path: its name in the directory or archive, with forward slashes; data, never a path to
-            open.
-    """
-
+    # Its name in the directory or archive, with forward slashes; data, never a path to open.
     path: str
     container: str
     offset: int

@@ -57,10 +57,6 @@ class OpenFile(ABC):
             chunks.append(self.read_some(offset, size))
         return b"".join(chunks)
 
-    def as_python_file(self) -> PythonFile:
-        """The same with a position, for libraries."""
-        return PythonFile(self)
-
 
 class LocalFile(OpenFile):
     """A file of this machine's file systems.
@@ -112,33 +108,25 @@ class RemoteFile(OpenFile):
         RemoteError: when read, if the store does not answer, or has another object there.
     """
 
-    __slots__ = ("_ahead", "_bucket", "_data", "_mtime", "_path", "_size", "_start")
+    __slots__ = ("_ahead", "_bucket", "_data", "_path", "_start", "mtime", "size")
+    size: int
+    mtime: int
 
     def __init__(self, bucket: Bucket, path: str, mtime: int, *, ahead: bool) -> None:
-        self._bucket, self._path, self._mtime = bucket, path, mtime
-        self._size = bucket.objects[path].bytes
+        self._bucket, self._path, self.mtime = bucket, path, mtime
+        self.size = bucket.objects[path].bytes
         self._ahead = _LEAST_AHEAD if ahead else 0
         self._start, self._data = 0, b""
 
-    @property
-    def size(self) -> int:
-        """See `OpenFile.size`."""
-        return self._size
-
-    @property
-    def mtime(self) -> int:
-        """See `OpenFile.mtime`."""
-        return self._mtime
-
     def read_some(self, offset: int, size: int) -> bytes:
         """See `OpenFile.read_some`."""
-        size = max(0, min(size, self._size - offset))
+        size = max(0, min(size, self.size - offset))
         at = offset - self._start
         if not 0 <= at <= len(self._data) - size:
             if self._ahead:
                 follows = 0 <= at - len(self._data) <= self._ahead
                 self._ahead = min(_MOST_AHEAD, 2 * self._ahead) if follows else _LEAST_AHEAD
-            wanted = min(max(size, self._ahead), self._size - offset)
+            wanted = min(max(size, self._ahead), self.size - offset)
             data = self._bucket.read(self._path, offset, wanted) if size else b""
             pay(len(data))
             if not self._ahead:
@@ -220,14 +208,8 @@ def is_in_bucket(raw: str | Path) -> bool:
     return _bucket_at(str(raw)) is not None
 
 
-@lru_cache(maxsize=8)
-def _bucket_at(raw: str) -> Bucket | None:
-    return bucket_at(raw)
-
-
-def forget_buckets() -> None:
-    """See the buckets as they are listed now."""
-    _bucket_at.cache_clear()
+_bucket_at = lru_cache(8)(bucket_at)
+forget_buckets = _bucket_at.cache_clear  # see them as they are listed now
 
 
 class ByteStream(io.BufferedIOBase):

@@ -20,9 +20,8 @@ from dataprep.errors import SourceError
 from dataprep.rows import Packing
 from dataprep.system.messages import printable, unreadable
 
+# What to do about an archive that is damaged, for messages.
 AGAIN: Final = "copy or download it again"
-"""What to do about an archive that is damaged, for messages."""
-
 _BLOCK: Final = tarfile.BLOCKSIZE
 _RECORD: Final = tarfile.RECORDSIZE
 _MOST_AT_ONCE: Final = 1 << 20

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from dataprep.archives.open_files import OpenFile, open_container
+from dataprep.archives.open_files import OpenFile, PythonFile, open_container
 from dataprep.archives.tar import AGAIN, ArchiveMember
 from dataprep.errors import SourceError
 from dataprep.rows import Packing
@@ -65,7 +65,7 @@ def zip_members(raw: Path, container: str) -> Iterator[ArchiveMember]:
     try:
         file = open_container(raw, container, ahead=True)
         try:
-            with zipfile.ZipFile(file.as_python_file()) as archive:
+            with zipfile.ZipFile(PythonFile(file)) as archive:
                 _require_all(file, len(archive.infolist()))
                 for info in archive.infolist():
                     name = _name(info)
@@ -113,7 +113,8 @@ def _require_all(file: OpenFile, found: int) -> None:
 
 
 def _member(file: OpenFile, info: zipfile.ZipInfo, name: str) -> ArchiveMember:
-    modified = _seconds(info.date_time)
+    year, month, day, *time = info.date_time  # which may have a month 0 or 15 and a day 0
+    modified = calendar.timegm((year, min(max(month, 1), 12), max(day, 1), *time))
     if reason := _refusal(info):
         return ArchiveMember(name, 0, info.file_size, modified, reason)
     offset = _start(file, info)
@@ -144,9 +145,3 @@ def _start(file: OpenFile, info: zipfile.ZipInfo) -> int:
     if magic != _LOCAL_MAGIC:
         raise zipfile.BadZipFile(f"no header of {info.orig_filename} where it should be")
     return info.header_offset + _LOCAL.size + int(name_size) + int(extra_size)
-
-
-def _seconds(moment: tuple[int, int, int, int, int, int]) -> int:
-    year, month, day, *time = moment
-    # DOS times may have a month 0 or 15 and a day 0.
-    return calendar.timegm((year, min(max(month, 1), 12), max(day, 1), *time))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING
 from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from dataprep.errors import UsageError
@@ -122,5 +123,15 @@ def number(name: str, metavar: str, text: str, default: int | None = None, least
     return own(name, text, default, int, metavar=metavar, least=least)
 
 
+def given(context: click.Context, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that the user gave; defaults are the call's own business."""
+    default = (ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP)
+    return {
+        name: value
+        for name, value in values.items()
+        if context.get_parameter_source(name) not in default
+    }
+
+
+# Of the commands that only read.
 WORKERS = number("workers", "N", "Cores to use. [default: all cores that this process may use]")
-"""Of the commands that only read."""

@@ -18,8 +18,7 @@ from dataprep.cli.options import flag
 from dataprep.errors import DataprepError
 from dataprep.system.messages import printable
 
-PATH = click.Path(path_type=Path)
-"""Of an argument."""
+PATH = click.Path(path_type=Path)  # of an argument
 
 
 class _Place(click.Path):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.2
@@ -32,8 +31,7 @@ class _Place(click.Path):  # type: ignore[type-arg,unused-ignore]  # generic sin
         return address_of(value) or super().convert(value, param, ctx)
 
 
-PLACE = _Place(path_type=Path)
-"""The same of a data set, which may be in a bucket."""
+PLACE = _Place(path_type=Path)  # the same of a data set, which may be in a bucket
 
 
 def json_option(kind: str) -> click.Option:

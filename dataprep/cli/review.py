@@ -12,8 +12,7 @@ import click
 from dataprep.api.options import Linting, Reporting
 from dataprep.api.places import located
 from dataprep.api.review import Linted, card, lint, report
-from dataprep.cli.help import given
-from dataprep.cli.options import number, own, shown
+from dataprep.cli.options import given, number, own, shown
 from dataprep.cli.output import PATH, PLACE, json_option, say, show
 from dataprep.cli.signals import watched
 from dataprep.errors import FindingsError, UsageError

@@ -15,8 +15,7 @@ import click
 from dataprep.api.calls import push, stage_request
 from dataprep.api.options import stage_options
 from dataprep.api.progress import Display, Reporter
-from dataprep.cli.help import given
-from dataprep.cli.options import flag, number, own, shown
+from dataprep.cli.options import flag, given, number, own, shown
 from dataprep.cli.output import PATH, PLACE, hand_on, json_option, say, show
 from dataprep.cli.signals import watched
 from dataprep.errors import NoRoomError, StagingError, UsageError

@@ -9,8 +9,7 @@ from typing import Any, Literal
 import click
 
 from dataprep.api.parameters import options
-from dataprep.cli.help import given
-from dataprep.cli.options import shown
+from dataprep.cli.options import given, shown
 from dataprep.cli.output import say
 from dataprep.errors import DatasetError, UsageError
 from dataprep.jobs.request import Lustre

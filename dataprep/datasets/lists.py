@@ -26,6 +26,7 @@ from dataprep.system.messages import counted, printable, some_of, unreadable
 from dataprep.system.regular_files import open_regular, read_regular
 from dataprep.tables.database import identifier, open_database, quoted
 
+# What a list is, by the suffix of its name.
 FORMATS: Final = {
     ".csv": "csv",
     ".tsv": "tsv",
@@ -34,8 +35,6 @@ FORMATS: Final = {
     ".parquet": "parquet",
     ".txt": "txt",
 }
-"""What a list is, by the suffix of its name."""
-
 _DELIMITERS: Final = {"csv": ",", "tsv": "\t"}
 _LONGEST_LINE: Final = 1 << 21  # of a header; the database takes lines of 2 MB
 _SHOWN: Final = 20  # columns in a message
@@ -247,17 +246,12 @@ def read_lines(path: Path) -> dict[int, str]:
 
 @dataclass(frozen=True, slots=True)
 class ClassList:
-    """The classes of a data set, in the order of their labels.
+    """The classes of a data set, in the order of their labels."""
 
-    Attributes:
-        place: what messages call the list.
-        classes: (identifier, name), by 0-based index.
-        forms: the identifiers by their NFC.
-    """
-
+    # What messages call the list.
     place: str = field(repr=False)  # the same classes elsewhere are the same list
-    classes: tuple[tuple[str, str], ...]
-    forms: dict[str, str] = field(repr=False)
+    classes: tuple[tuple[str, str], ...]  # (identifier, name), by 0-based index
+    forms: dict[str, str] = field(repr=False)  # the identifiers by their NFC
 
     def named(self, name: str) -> str | None:
         """The identifier of a class, however Unicode composes its name; None: there is none."""

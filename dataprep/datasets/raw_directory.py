@@ -24,20 +24,13 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """The entries of one directory by kind, sorted by name.
+    """The entries of one directory by kind, sorted by name."""
 
-    Attributes:
-        path: the directory, relative to the raw directory; empty for that itself.
-        folders: names of its folders.
-        archives: names of its archives.
-        images: names of images that lie in it directly.
-        others: what is nothing of these: hidden files, folders of the system, devices.
-    """
-
-    path: str
-    folders: list[str] = field(default_factory=list)
-    archives: list[str] = field(default_factory=list)
-    images: list[str] = field(default_factory=list)
+    path: str  # the directory, relative to the raw directory; empty for that itself
+    folders: list[str] = field(default_factory=list)  # names of its folders
+    archives: list[str] = field(default_factory=list)  # names of its archives
+    images: list[str] = field(default_factory=list)  # names of images that lie in it directly
+    # What is nothing of these: hidden files, folders of the system, devices.
     others: list[Ignored] = field(default_factory=list)
 
     def at(self, name: str) -> str:

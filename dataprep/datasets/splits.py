@@ -32,11 +32,8 @@ _DIGITS = 16  # hexadecimal, of a place
 _PLACES = 1 << 4 * _DIGITS
 
 
-SPLIT_FOLDERS: Final = ", ".join(_USUAL)
-"""The names that a split's folder may have, for messages."""
-
-USUAL_ORDER: Final = ("train", "validation", "test")
-"""In which the splits are prepared and told."""
+SPLIT_FOLDERS: Final = ", ".join(_USUAL)  # the names that a split's folder may have, for messages
+USUAL_ORDER: Final = ("train", "validation", "test")  # in which the splits are prepared and told
 
 
 def in_usual_order(splits: Iterable[str]) -> tuple[str, ...]:
@@ -83,17 +80,14 @@ class Cut:
     from the upper end, those of the others from the lower end, in their order. So changing the
     share of validation moves no group into or out of the other splits with shares, and changing
     theirs moves none into or out of validation: groups only come from `rest` and go to it.
-
-    Attributes:
-        seed: another one, another cut. Not the seed of the shuffle: who is in the test split must
-            not change with the order of the training images.
-        shares: (split, share of the groups); shares add up to at most 1.
-        rest: the split of all other groups.
     """
 
+    # Another one, another cut. Not the seed of the shuffle: who is in the test split must not
+    # change with the order of the training images.
     seed: int
+    # (split, share of the groups); shares add up to at most 1.
     shares: tuple[tuple[str, Fraction], ...]
-    rest: str
+    rest: str  # the split of all other groups
     _ranges: tuple[tuple[str, int, int], ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -108,14 +102,9 @@ class Cut:
     def stratified(self) -> StratifiedCut:
         """The same shares of each class; here, too, validation is at the upper end."""
         rest = Fraction(1) - sum(share for _, share in self.shares)
-        shares = {**dict(self.shares), self.rest: rest}
-        return StratifiedCut(
-            self.seed,
-            tuple((split, shares[split]) for split in sorted(shares, key=self._from_below)),
-        )
-
-    def _from_below(self, split: str) -> tuple[bool, bool, str]:
-        return split == "validation", split == self.rest, split
+        shares = [*self.shares, (self.rest, rest)]
+        shares.sort(key=lambda it: (it[0] == "validation", it[0] == self.rest, it[0]))
+        return StratifiedCut(self.seed, tuple(shares))
 
     def split_of(self, group: str) -> str:
         """The split of a group, wherever and with whatever other groups it is found.

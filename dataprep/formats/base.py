@@ -25,8 +25,8 @@ from dataprep_schemas.state import ShardName as ShardName
 _Read = TypeVar("_Read")
 _Opened = TypeVar("_Opened", covariant=True)
 
+# What a reference reader gives: image bytes and class indices.
 Record = tuple[bytes, tuple[int, ...]]
-"""What a reference reader gives: image bytes and class indices."""
 
 
 def shard_path(shard: ShardName, layout: Layout, suffix: str) -> PurePosixPath:

@@ -47,11 +47,8 @@ from dataprep.formats.stream import StreamReader, StreamWriter
 from dataprep.system.regular_files import open_regular, read_regular
 
 LENGTH_LIMIT: Final = 1 << 29  # a record must be shorter than this: its length has 29 bits
-FRAMING: Final = 8 + 3
-"""Bytes of the frame of a record in one part, at most."""
-HEADER: Final = struct.Struct("<IfQQ")
-"""Of a record of an image: flag, label, id, id2."""
-
+FRAMING: Final = 8 + 3  # bytes of the frame of a record in one part, at most
+HEADER: Final = struct.Struct("<IfQQ")  # of a record of an image: flag, label, id, id2
 PART_HEADER: Final = struct.Struct("<II")
 _MAGIC_NUMBER = 0xCED7230A
 MAGIC: Final = struct.pack("<I", _MAGIC_NUMBER)
@@ -59,8 +56,7 @@ _WHOLE, _FIRST, _MIDDLE, _LAST = range(4)
 _CFLAG_SHIFT = 29
 _IMAGE = "image"
 _LABEL = "label"
-LISTED: Final = "lst"
-"""The field with the label that the list beside the file has."""
+LISTED: Final = "lst"  # the field with the label that the list beside the file has
 
 
 def frame(head: bytes, data: bytes) -> list[bytes]:

@@ -17,15 +17,10 @@ from dataprep.archives.tar import AGAIN
 from dataprep.errors import SinkError, SourceError
 from dataprep.system.messages import printable, unreadable
 
+# Of a field: a number, text, a list of either, or nothing; or nested, such as boxes.
 Value = int | float | str | list[Any] | dict[str, Any] | None
-"""Of a field: a number, text, a list of either, or nothing; or nested, such as boxes."""
-
-HEAD: Final = 32
-"""Bytes by which an image is known."""
-
-LONGEST: Final = 1 << 20
-"""Bytes of a field that is read, other than an image."""
-
+HEAD: Final = 32  # bytes by which an image is known
+LONGEST: Final = 1 << 20  # bytes of a field that is read, other than an image
 _IMAGE: Final = re.compile(
     rb"\xff\xd8\xff|\x89PNG\r\n|GIF8|RIFF....WEBP|BM....\0\0\0\0|II\*\0|MM\0\*|\0\0\0\x0cjP  "
     rb"|\xff\x4f\xff\x51|....ftyp(avif|avis|heic|heix|mif1)|\xff\x0a|\0\0\0\x0cJXL ",
@@ -41,19 +36,12 @@ _DAMAGE: Final = (
 
 
 class Sample(NamedTuple):
-    """An example as somebody else has packed it.
+    """An example as somebody else has packed it."""
 
-    Attributes:
-        key: what its container calls it; empty if it does not.
-        images: by the name of the field.
-        fields: everything else that could be read, by name.
-        unread: what could not: it is longer, or damaged.
-    """
-
-    key: str
-    images: dict[str, StoredImage]
-    fields: dict[str, Value]
-    unread: list[str]
+    key: str  # what its container calls it; empty if it does not
+    images: dict[str, StoredImage]  # by the name of the field
+    fields: dict[str, Value]  # everything else that could be read, by name
+    unread: list[str]  # what could not: it is longer, or damaged
 
     def lacks(self, field: str) -> bool:
         """Whether a field, or what it is in, could not be read."""

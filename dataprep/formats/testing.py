@@ -93,13 +93,13 @@ _YEAR = 366 * 86_400.0  # seconds
 _AWKWARD_TEXTS = (" blank ", "two\r\nlines", "zero\0", "x" * 10**5)
 
 
+# Kinds of data sets, by name.
 CASES: Mapping[str, DatasetInfo] = {
     "single-label": _SINGLE,
     "multi-label": _MULTI,
     "one-size": replace(_SINGLE, size=_SIZE, fields=()),
     "multi-label-one-size": replace(_MULTI, size=_SIZE),
 }
-"""Kinds of data sets, by name."""
 
 
 def examples_of(sink: Sink, case: str, count: int, first: int = 0) -> _Given:

@@ -32,18 +32,16 @@ from dataprep.system.regular_files import read_regular
 from dataprep_schemas import example_pb2
 from dataprep_schemas.fields import EVERY, KindName
 
-FRAMING: Final = 16
-"""Bytes of the frame of a record."""
+FRAMING: Final = 16  # bytes of the frame of a record
+# What is before the data: its length, and the checksum of that.
 HEADER: Final = struct.Struct("<QI")
-"""What is before the data: its length, and the checksum of that."""
 _FOOTER = struct.Struct("<I")
 _MASK_DELTA = 0xA282EAD8
 _SMALL: Final = 4096  # bytes of a feature that is read whole, whatever it is
 _TAG_AND_LENGTH: Final = 20  # bytes, at most
 _LENGTH_DELIMITED: Final = 2  # of protocol buffers' wire types
 
-Read = Callable[[int, int], bytes]
-"""Reads so many bytes at an offset, or as many as there are."""
+Read = Callable[[int, int], bytes]  # reads so many bytes at an offset, or as many as there are
 
 
 def masked_crc(*pieces: bytes) -> int:

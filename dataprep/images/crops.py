@@ -31,8 +31,8 @@ _RATIO: Final = (3 / 4, 4 / 3)  # deeper with convolutions, 2015; as torchvision
 _ATTEMPTS: Final = 10
 _CENTER: Final = 224 / 256  # of the shorter side, as ImageNet is evaluated
 
+# Left, top, width and height of a part of a picture, in pixels.
 Part = tuple[float, float, float, float]
-"""Left, top, width and height of a part of a picture, in pixels."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,8 @@ from typing import Literal, TypeAlias
 
 Order: TypeAlias = Literal["big", "little"]
 
-BIG, LITTLE = b"MM\0*", b"II*\0"
-"""How a TIFF block, and a TIFF file, begins in either byte order."""
-
-HEAD = b"Exif\0\0"
-"""What comes before the TIFF block in a JPEG."""
-
+BIG, LITTLE = b"MM\0*", b"II*\0"  # how a TIFF block, and a TIFF file, begins in either byte order
+HEAD = b"Exif\0\0"  # what comes before the TIFF block in a JPEG
 _ORIENTATION, _SHORT = 0x0112, 3
 _MORE_TAGS, _GPS = 0x8769, 0x8825  # where the directories of EXIF's own tags and of a place are
 _PLACE = {2, 4, 6}  # latitude, longitude, altitude; cameras that may not tell leave a version

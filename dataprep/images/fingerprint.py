@@ -23,9 +23,8 @@ from PIL import Image
 
 from dataprep.images.pixels import Pixels, mapped, packed, padded
 
+# Pixels that the shorter side of a small grey version should have; fewer frequencies blur.
 SMALLEST: Final = 16
-"""Pixels that the shorter side of a small grey version should have; fewer frequencies blur."""
-
 _SIDE: Final = 16  # frequencies along each side; all but the constant one are a bit each
 _CUTS: Final = (0.0, 0.05, 0.1)  # off every edge
 _UNIT: Final = 4096  # of a cosine, in whole numbers

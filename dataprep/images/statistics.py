@@ -24,13 +24,12 @@ from dataprep.images.pixels import Pixels
 from dataprep_schemas import manifest
 from dataprep_schemas.state import Counted, Sum
 
+# In pixels. Bin 0 is below the first edge, bin i from edge i - 1 to below edge i, and the last from
+# the last edge on.
 SHORTER_SIDE_EDGES: Final = (32, 64, 128, 192, 256, 384, 512, 768, 1024, 2048, 4096)
-"""In pixels. Bin 0 is below the first edge, bin i from edge i - 1 to below edge i, and the last
-from the last edge on."""
-
+# Width / height; bins as above. They lie between the shapes that cameras make (1:2 and 9:16, 2:3,
+# 3:4, 1:1, 4:3, 3:2, 16:9 and 2:1), so that rounding to whole pixels moves none of those.
 ASPECT_RATIO_EDGES: Final = (0.4, 0.6, 0.7, 0.85, 0.95, 1.05, 1.2, 1.4, 1.6, 2.5)
-"""Width / height; bins as above. They lie between the shapes that cameras make (1:2 and 9:16,
-2:3, 3:4, 1:1, 4:3, 3:2, 16:9 and 2:1), so that rounding to whole pixels moves none of those."""
 
 # The same edges as integers: binning must not depend on a division.
 _HUNDREDTHS = tuple(round(100 * edge) for edge in ASPECT_RATIO_EDGES)

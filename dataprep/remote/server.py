@@ -155,9 +155,7 @@ class _Bound:
 _bound: Final = _Bound()
 
 
-@lru_cache(maxsize=64)
-def _store(address: str) -> Store:
-    return Store(address)
+_store = lru_cache(64)(Store)
 
 
 def _read(store: Store, path: str, start: int, size: int, etag: str) -> memoryview:

@@ -88,16 +88,11 @@ def address_of(place: str | os.PathLike[str]) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class RemoteObject:
-    """What a store says of an object.
-
-    Attributes:
-        sha256: what whoever put it says its content has; empty if nothing, and in a listing.
-        etag: changes with the content; no hash of it.
-    """
+    """What a store says of an object."""
 
     bytes: int
-    sha256: str
-    etag: str
+    sha256: str  # what whoever put it says its content has; empty if nothing, and in a listing
+    etag: str  # changes with the content; no hash of it
 
 
 class Store:

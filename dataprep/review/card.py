@@ -27,11 +27,11 @@ from dataprep_schemas.tables import RECORDS
 CROISSANT: Final = "croissant.json"
 README: Final = "README.md"
 
+# Of the Responsible AI vocabulary; all but the last are what NeurIPS asks for.
 RAI: Final = (
     *("dataLimitations", "dataBiases", "personalSensitiveInformation"),
     *("dataUseCases", "dataSocialImpact", "hasSyntheticData", "dataCollection"),
 )
-"""Of the Responsible AI vocabulary; all but the last are what NeurIPS asks for."""
 
 # The recommended context of the specification, appendix 1.
 _TERMS: Final = (
@@ -71,11 +71,11 @@ _HUB_LICENSES: Final = (
     r"|cc-by-nc-sa-(2\.0|3\.0|4\.0)|cdla-permissive-[12]\.0|cdla-sharing-1\.0|odbl|odc-by|pddl"
 )
 _BINARY: Final = "application/octet-stream"
+# Of the hub: fewer than 1,000 records, and each ten times as many as the one before.
 _SIZES: Final = (
     *("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "10M<n<100M"),
     *("100M<n<1B", "n>1B"),
 )
-"""Of the hub: fewer than 1,000 records, and each ten times as many as the one before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,10 +270,11 @@ def _license(card: Card) -> dict[str, str]:
     if known is not None:
         return {"license": known}
     by_address = card.license.startswith(("http://", "https://"))
+    name = f"{card.name} license" if by_address else card.license
     link = card.license if by_address else card.url
     return {
         "license": "other",
-        "license_name": _slug(f"{card.name} license" if by_address else card.license),
+        "license_name": re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-") or "other",
         **({"license_link": link} if link else {}),
     }
 
@@ -286,7 +287,3 @@ def _known_license(text: str) -> str | None:
         text = "cc0-1.0"
     name = text.lower()
     return name if re.fullmatch(_HUB_LICENSES, name) else None
-
-
-def _slug(text: str) -> str:
-    return re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-") or "other"

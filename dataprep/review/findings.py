@@ -23,8 +23,8 @@ from dataprep.tables.database import Database, identifier, make_table, open_data
 from dataprep.tables.records import NAME, RecordsTable
 from dataprep_schemas.tables import patient_column
 
+# Of the file that ``--write_exclude`` writes and ``--exclude`` reads.
 EXCLUDE_COLUMNS: Final = ("split", "key", "rule", "instead_of")
-"""Of the file that ``--write_exclude`` writes and ``--exclude`` reads."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,18 +24,11 @@ from dataprep.images.fingerprint import mirroring
 if TYPE_CHECKING:
     from dataprep.tables.database import Database
 
+# With more, the distance is too large for such pictures, and nobody would read them.
 MOST_PAIRS: Final = 1_000_000
-"""With more, the distance is too large for such pictures, and nobody would read them."""
-
-FLATTEST: Final = 3.0
-"""Grey levels of contrast; pictures with less have noise for a hash."""
-
-CHOICES: Final = 64
-"""Of bits that must agree; each is looked at once."""
-
-USUAL: Final = 72
-"""Bits in which copies of photographs may differ, measured: ``docs/review.md``."""
-
+FLATTEST: Final = 3.0  # grey levels of contrast; pictures with less have noise for a hash
+CHOICES: Final = 64  # of bits that must agree; each is looked at once
+USUAL: Final = 72  # bits in which copies of photographs may differ, measured: ``docs/review.md``
 _ALIKE: Final = 100  # of photographs, 1 pair in 100 differs in 108 bits or fewer
 _SAMPLE: Final = 1_000  # pictures
 _FEWEST_PAIRS: Final = 5_000

@@ -20,9 +20,8 @@ from typing import Final, Literal
 
 from dataprep.review.near import CUT, MIDDLE, MIRRORED
 
+# An error makes results wrong, a warning may, a note is what the user should know.
 Severity = Literal["error", "warning", "note"]
-"""An error makes results wrong, a warning may, a note is what the user should know."""
-
 _SPLITS: Final = "case split when 'test' then 0 when 'train' then 2 else 1 end"
 _NAME: Final = "split || '/' || key"
 _IMAGE: Final = "{split: split, key: key}"

@@ -29,10 +29,9 @@ from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from dataprep.errors import DataprepError, StagingError
-from dataprep.staging.copying import Progress, Transfer
 from dataprep.staging.mpi import MpiPeers
 from dataprep.staging.source import SourceFile, open_source
-from dataprep.staging.writing import TargetWriter
+from dataprep.staging.writing import Progress, TargetWriter, Transfer
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -265,7 +264,7 @@ class _Storage:
             if not buffer[chunk.length] or self._peers.failure is not None:
                 self._drop(chunk.lane)
             elif chunk.offset == 0 and chunk.file.path in self._needed:
-                self._writers[chunk.lane] = self._transfer.writer(chunk.file)
+                self._writers[chunk.lane] = TargetWriter(self._transfer, chunk.file)
             if (writer := self._writers.get(chunk.lane)) is not None:
                 writer.write(memoryview(buffer)[: chunk.length], chunk.offset)
                 self._transfer.progress.advance(chunk.length)

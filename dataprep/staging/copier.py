@@ -23,7 +23,7 @@ from dataprep.staging.agreement import (
     agree_to_start,
 )
 from dataprep.staging.broadcast import broadcast_files
-from dataprep.staging.copying import Progress, Transfer, copy_files, default_streams, rehash_files
+from dataprep.staging.copying import copy_files, default_streams, rehash_files
 from dataprep.staging.directory import (
     StageDirectory,
     opened_parent,
@@ -31,7 +31,7 @@ from dataprep.staging.directory import (
     remove_file,
     remove_files,
     sync_folders,
-    target_error,
+    target_errors,
 )
 from dataprep.staging.existing import Present, look
 from dataprep.staging.mpi import MpiPeers
@@ -40,7 +40,7 @@ from dataprep.staging.plan import StagePlan
 from dataprep.staging.request import StageReporter
 from dataprep.staging.sentinel import PLANNED, SENTINEL, planned_paths
 from dataprep.staging.source import SourceFile
-from dataprep.staging.writing import TargetWriter
+from dataprep.staging.writing import Progress, TargetWriter, Transfer
 from dataprep.system.durable_files import is_partial
 from dataprep.system.filesystems import filesystem_of, is_memory, space_of
 from dataprep.system.job_limits import available_memory
@@ -173,12 +173,10 @@ class Copier:
         planned = [CopiedFile(path, 0, None, 0) for path in paths]
         self.directory.write_private(PLANNED, self._sentinel(present, planned))
         self._remove_labels()
-        try:
+        with target_errors(self.directory.path, "removing what is old"):
             for file in present.obsolete:
                 with opened_parent(target, file.path) as (parent, name):
                     os.unlink(name, dir_fd=parent)
-        except OSError as error:
-            raise target_error(error, self.directory.path, "removing what is old") from error
         # A file may be about to get a directory's name. Also of those removed by a killed call.
         remove_empty_folders(target, present.planned - wanted)
 
@@ -193,8 +191,7 @@ class Copier:
         part, written = self.plan.selection.part, []
         for name, data in ((PART, part and encode(part)), (MANIFEST, self.plan.inventory.data)):
             if data:
-                file = SourceFile(name, len(data))
-                with TargetWriter(target, file, source=source, verify="copy") as writer:
+                with TargetWriter(Transfer(source, target), SourceFile(name, len(data))) as writer:
                     writer.write(data, 0)
                     written.append(writer.finish())
                 sync_folders(target, [name])

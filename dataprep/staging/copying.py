@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -16,48 +15,13 @@ from functools import cache, partial
 from pathlib import Path
 
 from dataprep.errors import DataprepError, StagingError
-from dataprep.staging.directory import opened_parent, place_of, target_error
-from dataprep.staging.request import Source, StageReporter, Verify
+from dataprep.staging.directory import opened_parent, target_errors
 from dataprep.staging.source import RemoteReader, SourceFile, SourceReader, open_source
-from dataprep.staging.writing import TargetWriter
+from dataprep.staging.writing import Progress, TargetWriter, Transfer
 from dataprep.system.durable_files import reports_lost_writes, sync_file_system
 from dataprep.system.job_limits import usable_cores
 from dataprep.system.state_files import file_sha256
-from dataprep.system.throttle import Bandwidth
 from dataprep_schemas.state import CopiedFile
-
-
-class Progress:
-    """Counts what is done, and stops every stream of this node at its next piece.
-
-    Safe between threads.
-
-    Args:
-        reporter: told of every byte; None on all nodes but the first.
-    """
-
-    def __init__(self, reporter: StageReporter | None = None) -> None:
-        self._reporter = reporter
-        self._turn = threading.Lock()
-        self._error: DataprepError | None = None
-
-    def advance(self, count: int) -> None:
-        """So many more bytes are done; raises if all must stop."""
-        if self._reporter is not None:
-            with self._turn:
-                self._reporter.advance(count)
-        self.check()
-
-    def stop(self, error: DataprepError) -> None:
-        """Let every stream raise ``error`` when it next counts; the first error stands."""
-        with self._turn:
-            self._error = self._error or error
-
-    def check(self) -> None:
-        """Raise what stopped the copying, if anything did."""
-        if self._error is not None:
-            raise self._error
-
 
 _MOST = 8  # more of one node's streams gain nothing, and 1536 nodes open files too
 _FEWEST = 2  # one waits for the storage while the other hashes
@@ -125,31 +89,6 @@ _TOGETHER_SECONDS = 2.0  # and what was copied in so long: a killed copier loses
 _FOLDERS = 32  # in so many directories, which stay open meanwhile
 
 
-@dataclass(frozen=True, eq=False)
-class Transfer:
-    """From where to where files are copied on this node, and how, by whatever way."""
-
-    source: Source
-    target: int  # an open descriptor of the directory they go into; all is reached through it
-    # ``none`` compares sizes; ``copy`` also hashes what is read and compares it with what the
-    # manifest says; ``reread`` also reads it back from the target's storage.
-    verify: Verify
-    progress: Progress  # told of every piece; stops all streams
-    on_copied: Callable[[CopiedFile], None]  # called once a file is in its place, from any thread
-    limit: Bandwidth = field(default_factory=partial(Bandwidth, None))  # of what is read here
-
-    def writer(self, file: SourceFile, folder: int | None = None) -> TargetWriter:
-        """What receives a file; see `TargetWriter`."""
-        return TargetWriter(
-            self.target,
-            file,
-            source=self.source,
-            verify=self.verify,
-            folder=folder,
-            check=self.progress.check,
-        )
-
-
 def copy_files(
     transfer: Transfer, files: Sequence[SourceFile], *, streams: int, node: int = 0
 ) -> None:
@@ -202,7 +141,8 @@ class _Stream:
 
     def _copy(self, file: SourceFile) -> None:
         if self.together and file.bytes < _SMALL:
-            writer = self.opened.enter_context(self.transfer.writer(file, self._folder_of(file)))
+            writer = TargetWriter(self.transfer, file, self._folder_of(file))
+            self.opened.enter_context(writer)
             self._move(file, writer)
             self.proven.append((writer, writer.prove()))
             writer.close()
@@ -210,7 +150,7 @@ class _Stream:
             if full or time.monotonic() - self.published > _TOGETHER_SECONDS:
                 self._publish()
             return
-        with self.transfer.writer(file) as writer:
+        with TargetWriter(self.transfer, file) as writer:
             self._move(file, writer)
             copied = writer.finish()
         self.transfer.on_copied(copied)
@@ -226,24 +166,20 @@ class _Stream:
         if folder not in self.folders:
             if len(self.folders) == _FOLDERS:
                 self._publish()
-            try:
-                with opened_parent(self.transfer.target, file.path, create=True) as (parent, _):
-                    self.folders[folder] = os.dup(parent)
-            except OSError as error:
-                doing = f"writing {file.path}"
-                raise target_error(error, place_of(self.transfer.target), doing) from error
+            target = self.transfer.target
+            with (
+                target_errors(target, f"writing {file.path}"),
+                opened_parent(target, file.path, create=True) as (parent, _),
+            ):
+                self.folders[folder] = os.dup(parent)
             self.opened.callback(os.close, self.folders[folder])
         return self.folders[folder]
 
     def _publish(self) -> None:
         """Make the small files durable, and give them their names."""
         if self.proven:
-            try:
+            with target_errors(self.transfer.target, "flushing files"):
                 sync_file_system(self._root)
-            except OSError as error:
-                raise target_error(
-                    error, place_of(self.transfer.target), "flushing files"
-                ) from error
         for writer, copied in self.proven:
             writer.publish()
             self.transfer.on_copied(copied)

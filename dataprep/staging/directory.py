@@ -83,12 +83,10 @@ def sync_folders(directory: int, paths: Iterable[str]) -> None:
     Raises:
         StagingError: a directory is not there any more, or cannot be flushed.
     """
-    try:
+    with target_errors(directory, "flushing a directory"):
         for path in {path.rpartition("/")[0]: path for path in paths}.values():
             with opened_parent(directory, path) as (parent, _):
                 os.fsync(parent)
-    except OSError as error:
-        raise target_error(error, place_of(directory), "flushing a directory") from error
 
 
 def _enter(here: int, name: str, flags: int, mode: int | None) -> int:
@@ -146,23 +144,23 @@ def remove_files(target: int, paths: Iterable[str], *, finished: bool) -> tuple[
     for folder, names in folders.items():
         inside = f"{folder}/x".lstrip("/")  # any name will do: only its directory is opened
         marks = frozenset(map(_mark, names))
-        try:
-            with opened_parent(target, inside) as (directory, _):
-                before = count
-                for name in os.listdir(directory):  # noqa: PTH208 - a descriptor
-                    partial = _PARTIAL.fullmatch(name)
-                    if not (partial and partial[1] in marks) and not (finished and name in names):
-                        continue
-                    found = os.stat(name, dir_fd=directory, follow_symlinks=False)
-                    if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid():
-                        os.unlink(name, dir_fd=directory)
-                        count, size = count + 1, size + found.st_size
-                if count > before:
-                    os.fsync(directory)
-        except (FileNotFoundError, NotADirectoryError):  # no such folder, or a link in its place
-            continue
-        except OSError as error:
-            raise target_error(error, place_of(target), f"removing from {folder or '.'}") from error
+        gone = suppress(FileNotFoundError, NotADirectoryError)  # or a link in its place
+        with (
+            target_errors(target, f"removing from {folder or '.'}"),
+            gone,
+            opened_parent(target, inside) as (directory, _),
+        ):
+            before = count
+            for name in os.listdir(directory):  # noqa: PTH208 - a descriptor
+                partial = _PARTIAL.fullmatch(name)
+                if not (partial and partial[1] in marks) and not (finished and name in names):
+                    continue
+                found = os.stat(name, dir_fd=directory, follow_symlinks=False)
+                if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid():
+                    os.unlink(name, dir_fd=directory)
+                    count, size = count + 1, size + found.st_size
+            if count > before:
+                os.fsync(directory)
     return count, size
 
 
@@ -187,6 +185,20 @@ def target_error(
         f"{where}: {refusal(error)}; mend that, or choose another place (--to), and run the same "
         "command again"
     )
+
+
+@contextmanager
+def target_errors(place: Path | int, doing: str, *, copied: bool = True) -> Iterator[None]:
+    """Tell what the system refuses meanwhile as `target_error` does.
+
+    Args:
+        place: the directory, or an open descriptor of it.
+    """
+    try:
+        yield
+    except OSError as error:
+        where = place_of(place) if isinstance(place, int) else place
+        raise target_error(error, where, doing, copied=copied) from error
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,10 +268,8 @@ class StageDirectory:
 
     def private_names(self, kind: str = "") -> list[str]:
         """The names in the private directory that `private_name` made of ``kind``, or all."""
-        try:
+        with target_errors(self.path, f"listing {PRIVATE}"):
             names = os.listdir(self.private)  # noqa: PTH208 - Path knows no descriptors
-        except OSError as error:
-            raise target_error(error, self.path, f"listing {PRIVATE}") from None
         return sorted(name for name in names if name.startswith(f"{kind}-") or not kind)
 
     def read_private(self, name: str, kind: type[AnyState]) -> AnyState | None:
@@ -276,12 +286,9 @@ class StageDirectory:
             NoRoomError: the storage is full, and nothing has been copied.
             StagingError: the storage is full, read-only, damaged, or gone.
         """
-        try:
+        with target_errors(self.private, f"writing {name}", copied=copied):
             write_durably(self._private_path(name), encode(state), mode=0o600)
             os.fsync(self.private)
-        except OSError as error:
-            place = place_of(self.private)
-            raise target_error(error, place, f"writing {name}", copied=copied) from None
 
     def remove_private(self, name: str) -> None:
         """Remove a private file, see `remove_file`."""
@@ -384,10 +391,6 @@ def remove_file(directory: int, name: str) -> None:
     Raises:
         StagingError: the storage is read-only or damaged.
     """
-    try:
+    with target_errors(directory, f"removing {name}"), suppress(FileNotFoundError):
         os.unlink(name, dir_fd=directory)
         os.fsync(directory)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise target_error(error, place_of(directory), f"removing {name}") from None

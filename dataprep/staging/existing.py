@@ -68,7 +68,15 @@ def look(plan: StagePlan, directory: StageDirectory) -> Present:
         if there is None or there.bytes != file.bytes:
             lacking.append(file)
             continue
-        believed = _believed(file, there, kept.get(file.path), sha256, same_source=same_source)
+        untouched = kept.get(file.path)
+        if untouched and untouched.sha256 == sha256 and (sha256 or same_source):
+            # A source that was made anew may have shards of the same sizes: these never tell alone.
+            believed = untouched
+        elif not sha256 and there.modified == file.modified:
+            # It got its source's time when it was whole, before it got its name.
+            believed = untouched or there
+        else:
+            believed = None
         if believed and plan.request.verify != "reread":
             good.append(believed)
         elif sha256:
@@ -89,27 +97,6 @@ def look(plan: StagePlan, directory: StageDirectory) -> Present:
         obsolete=tuple(obsolete),
         is_whole=is_current and not left,
     )
-
-
-def _believed(
-    file: SourceFile,
-    there: CopiedFile,
-    kept: CopiedFile | None,
-    sha256: str | None,
-    *,
-    same_source: bool,
-) -> CopiedFile | None:
-    """What is there of the right size, if it need not be hashed to be believed.
-
-    Args:
-        kept: what an earlier call copied, if it is untouched since.
-        sha256: what it must have, if that is known.
-    """
-    # A source that was made anew may have shards of the same sizes: these alone never tell.
-    if kept and kept.sha256 == sha256 and (sha256 or same_source):
-        return kept
-    # It got its source's time when it was whole, before it got its name.
-    return (kept or there) if not sha256 and there.modified == file.modified else None
 
 
 def _refuse_foreign(

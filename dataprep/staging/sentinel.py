@@ -10,8 +10,9 @@ import os
 import stat
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 
-from dataprep.staging.directory import StageDirectory, opened_parent, private_name, target_error
+from dataprep.staging.directory import StageDirectory, opened_parent, private_name, target_errors
 from dataprep_schemas.state import CopiedFile, JobLease, Sentinel
 
 SENTINEL = "complete.json"  # removed before anything of the copy is changed
@@ -89,16 +90,16 @@ def find_files(directory: StageDirectory, paths: Iterable[str]) -> dict[str, Cop
     found = {}
     for some in folders.values():
         path = some[0]
-        try:
-            with opened_parent(directory.descriptor, path) as (parent, _):
-                names = {*os.listdir(parent)}  # noqa: PTH208  # Path knows no descriptors
-                for path in some:
-                    if (name := path.rpartition("/")[2]) in names:
-                        there = os.stat(name, dir_fd=parent, follow_symlinks=False)
-                        size = there.st_size if stat.S_ISREG(there.st_mode) else -1
-                        found[path] = CopiedFile(path, size, None, there.st_mtime_ns)
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        except OSError as error:
-            raise target_error(error, directory.path, f"looking at {path}") from error
+        gone = suppress(FileNotFoundError, NotADirectoryError)
+        with (
+            target_errors(directory.path, f"looking at {path}"),
+            gone,
+            opened_parent(directory.descriptor, path) as (parent, _),
+        ):
+            names = {*os.listdir(parent)}  # noqa: PTH208  # Path knows no descriptors
+            for path in some:
+                if (name := path.rpartition("/")[2]) in names:
+                    there = os.stat(name, dir_fd=parent, follow_symlinks=False)
+                    size = there.st_size if stat.S_ISREG(there.st_mode) else -1
+                    found[path] = CopiedFile(path, size, None, there.st_mtime_ns)
     return found

@@ -15,7 +15,6 @@ from dataprep.errors import DataprepError, NoRoomError, StagingError, UsageError
 from dataprep.staging import mpi
 from dataprep.staging.agreement import Alone, Peers, named
 from dataprep.staging.copier import Copier
-from dataprep.staging.copying import Progress
 from dataprep.staging.directory import StageDirectory, private_name
 from dataprep.staging.node_lock import node_lock
 from dataprep.staging.placement import Placement, find_placement
@@ -23,6 +22,7 @@ from dataprep.staging.plan import StagePlan, find_place, make_plan, share_of
 from dataprep.staging.rendezvous import connected
 from dataprep.staging.request import StageReporter, StageRequest
 from dataprep.staging.sentinel import changed_files, has_lease, read_sentinel
+from dataprep.staging.writing import Progress
 from dataprep.system.messages import printable
 from dataprep_schemas.state import Outcome
 

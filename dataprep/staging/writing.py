@@ -6,19 +6,69 @@ import hashlib
 import os
 import shlex
 import stat
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import KW_ONLY, dataclass
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, suppress
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Self
 
-from dataprep.errors import StagingError
-from dataprep.staging.directory import opened_parent, partial_name, place_of, target_error
-from dataprep.staging.request import Source, Verify
+from dataprep.errors import DataprepError, StagingError
+from dataprep.staging.directory import opened_parent, partial_name, place_of, target_errors
+from dataprep.staging.request import Source, StageReporter, Verify
 from dataprep.staging.source import SourceFile
 from dataprep.system.messages import printable
 from dataprep.system.state_files import file_sha256
+from dataprep.system.throttle import Bandwidth
 from dataprep_schemas.state import CopiedFile
+
+
+class Progress:
+    """Counts what is done, and stops every stream of this node at its next piece.
+
+    Safe between threads.
+
+    Args:
+        reporter: told of every byte; None on all nodes but the first.
+    """
+
+    def __init__(self, reporter: StageReporter | None = None) -> None:
+        self._reporter = reporter
+        self._turn = threading.Lock()
+        self._error: DataprepError | None = None
+
+    def advance(self, count: int) -> None:
+        """So many more bytes are done; raises if all must stop."""
+        if self._reporter is not None:
+            with self._turn:
+                self._reporter.advance(count)
+        self.check()
+
+    def stop(self, error: DataprepError) -> None:
+        """Let every stream raise ``error`` when it next counts; the first error stands."""
+        with self._turn:
+            self._error = self._error or error
+
+    def check(self) -> None:
+        """Raise what stopped the copying, if anything did."""
+        if self._error is not None:
+            raise self._error
+
+
+@dataclass(frozen=True, eq=False)
+class Transfer:
+    """From where to where files are copied on this node, and how, by whatever way."""
+
+    source: Source
+    target: int  # an open descriptor of the directory they go into; all is reached through it
+    # ``none`` compares sizes; ``copy`` also hashes what is read and compares it with what the
+    # manifest says; ``reread`` also reads it back from the target's storage.
+    verify: Verify = "copy"
+    progress: Progress = field(default_factory=Progress)  # told of every piece; stops all streams
+    # Called once a file is in its place, from any thread.
+    on_copied: Callable[[CopiedFile], None] = lambda _: None
+    limit: Bandwidth = field(default_factory=partial(Bandwidth, None))  # of what is read here
 
 
 @dataclass(eq=False)
@@ -32,20 +82,16 @@ class TargetWriter:
         StagingError: the target is full, read-only, or something is in the way; of each method.
     """
 
-    target: int  # an open descriptor of the directory that it goes into
+    transfer: Transfer
     file: SourceFile
-    _: KW_ONLY
-    source: Source  # where it comes from, for messages
-    verify: Verify
-    folder: int | None = None  # of the file, open in `target`, and stays so; None: is opened here
-    check: Callable[[], None] = lambda: None  # called while it is read back; raises to stop
+    folder: int | None = None  # of the file, open in the target, and stays so; None: is opened here
 
     def __post_init__(self) -> None:
-        self._digest = hashlib.sha256() if self.verify != "none" else None
+        self._digest = hashlib.sha256() if self.transfer.verify != "none" else None
         self._opened = ExitStack()
         with self._explained():
             if self.folder is None:
-                opened = opened_parent(self.target, self.file.path, create=True)
+                opened = opened_parent(self.transfer.target, self.file.path, create=True)
                 self._parent, self._name = self._opened.enter_context(opened)
             else:
                 self._parent, self._name = self.folder, self.file.path.rpartition("/")[2]
@@ -84,11 +130,11 @@ class TargetWriter:
         copied = self.prove()
         with self._explained():
             os.fsync(self._descriptor)
-            if self.verify == "reread":
+            if self.transfer.verify == "reread":
                 # Its pages are clean now: without them it comes from the storage.
                 os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
                 place = Path(f"/proc/self/fd/{self._descriptor}")
-                stored = file_sha256(place, lambda _: self.check())
+                stored = file_sha256(place, lambda _: self.transfer.progress.check())
                 if stored != copied.sha256:
                     raise self._damaged(f"SHA-256 {stored}", str(copied.sha256))
         self.publish()
@@ -102,10 +148,11 @@ class TargetWriter:
         """
         found = None if self._digest is None else self._digest.hexdigest()
         if None not in (found, self.file.sha256) and found != self.file.sha256:
+            source = self.transfer.source
             raise StagingError(
-                f"{printable(f'{self.source}/{self.file.path}')} has SHA-256 {found}, expected "
+                f"{printable(f'{source}/{self.file.path}')} has SHA-256 {found}, expected "
                 f"{self.file.sha256}: it was damaged or changed; run dataprep verify "
-                f"{shlex.quote(printable(str(self.source)))}"
+                f"{shlex.quote(printable(str(source)))}"
             )
         with self._explained():
             if self.file.modified is not None:
@@ -142,17 +189,12 @@ class TargetWriter:
                 os.unlink(self._temporary, dir_fd=self._parent)
         self._opened.close()
 
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        """Word the errors of the system."""
-        try:
-            yield
-        except OSError as error:
-            doing = f"writing {self.file.path}"
-            raise target_error(error, place_of(self.target), doing) from error
+    def _explained(self) -> AbstractContextManager[None]:
+        """Words the errors of the system."""
+        return target_errors(self.transfer.target, f"writing {self.file.path}")
 
     def _damaged(self, found: str, expected: str) -> StagingError:
-        place = f"{place_of(self.target)}/{printable(self.file.path)}"
+        place = f"{place_of(self.transfer.target)}/{printable(self.file.path)}"
         return StagingError(
             f"this node's storage gives back other bytes than were written to {place}: "
             f"{found}, expected {expected}; "

@@ -24,18 +24,16 @@ from dataprep.system.messages import counted, printable, sized
 LUSTRE = "lustre"
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
-ALL_OSTS = -1
-"""A stripe count: as many as there are object storage targets."""
+ALL_OSTS = -1  # a stripe count: as many as there are object storage targets
 
 # lustre_user.h: LOV_MIN_STRIPE_SIZE, the limit of 32 bits, LOV_MAX_STRIPE_COUNT.
 SIZE_UNIT = 64 * KIB
 SIZE_LIMIT = 4 * GIB
 MOST_STRIPES = 2000
 
+# The default of Lustre itself today, and the upper end of the 1 to 4 MiB that its manual and the
+# centres recommend; also what is read and written at once here and sent in one request there.
 STRIPE_SIZE = 4 * MIB
-"""The default of Lustre itself today, and the upper end of the 1 to 4 MiB that its manual and the
-centres recommend; also what is read and written at once here and sent in one request there."""
-
 _SECONDS = 60.0  # for a question; a file system that is down answers never
 # The labels of layouts are the same in all forms that Lustre has had: as lines, as one line for a
 # directory, and nested in composites. So they are read in the order in which they come, and their
@@ -71,8 +69,8 @@ class Component:
         return f"{counted(self.count, 'stripe')} of {size}{pool}"
 
 
+# A whole file's: one component; or several, one behind the other: the site's progressive one.
 Layout = tuple[Component, ...]
-"""A whole file's: one component; or several, one behind the other: the site's progressive one."""
 
 
 def described(layout: Layout) -> str:

@@ -12,12 +12,11 @@ from typing import Final
 
 from dataprep.errors import SourceError, UsageError
 
+# Of a file of a data set that is damaged.
 REMEDY: Final = (
     "take it from another copy of the data set, or run the command that made the data set again; "
     "if that does not help, with --overwrite"
 )
-"""Of a file of a data set that is damaged."""
-
 _MOST_NAMES = 5
 # A password, or what signs an address, in an argument or behind the = of an option. `Path` may have
 # taken a slash of it.

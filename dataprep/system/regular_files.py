@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from pyarrow import parquet
 
 _FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-MOST_BYTES: Final = 1 << 29
-"""Of what is read as a whole; a manifest of a million shards has 300 MB."""
+MOST_BYTES: Final = 1 << 29  # of what is read as a whole; a manifest of a million shards has 300 MB
 
 
 def open_descriptor(path: str | Path, *, link: bool = True) -> int:

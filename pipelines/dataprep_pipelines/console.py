@@ -7,8 +7,6 @@ name. Where both are in one environment, each has overwritten files of the other
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from importlib import import_module
 from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,7 +20,8 @@ def entry_point() -> int:
     if trouble := _trouble():
         sys.stderr.write(f"dataprep: error: {trouble}\n")
         return 1
-    run: Callable[[], int] = import_module(f"{_NAME}.cli").entry_point
+    from dataprep.cli import entry_point as run
+
     return run()
 
 

@@ -19,16 +19,13 @@ from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
 from msgspec import Meta, Struct
 
-Value: TypeAlias = Any
-"""A number, a text, or a tuple, as the kind of the field has it."""
+Value: TypeAlias = Any  # a number, a text, or a tuple, as the kind of the field has it
+# xmin, ymin, xmax and ymax, as fractions of width and height.
 Box: TypeAlias = tuple[float, float, float, float]
-"""xmin, ymin, xmax and ymax, as fractions of width and height."""
-
+# The part of a picture that is left where nothing is cut off.
 WHOLE: Final[Box] = (0.0, 0.0, 1.0, 1.0)
-"""The part of a picture that is left where nothing is cut off."""
+# What stands for a whole number that is missing, where a format has to say something.
 MISSING: Final = -(2**63)
-"""What stands for a whole number that is missing, where a format has to say something."""
-
 _LARGEST: Final = 2**63 - 1
 _LARGEST_FLOAT: Final = 3.4e38
 _UPSIDE_DOWN: Final = (3, 4, 7, 8)  # orientations, of which 5 to 8 swap rows and columns first
@@ -287,20 +284,16 @@ class Flags(Text):
         return found if "1" in found else None
 
 
+# Of plain ones that a list may have, the first that fits is taken.
 KINDS: Final[Mapping[str, Kind]] = {
     kind.name: kind
     for kind in (Int(), Float(), Text(), Texts(), Uncertain(), Boxes(), BoxLabels(), Flags())
 }
-"""Of plain ones that a list may have, the first that fits is taken."""
-
+# What any format that holds a number or a text by its name can hold.
 PLAIN: Final[Sequence[KindName]] = [kind.name for kind in KINDS.values() if kind.plain]
-"""What any format that holds a number or a text by its name can hold."""
-
+# What a format can hold that holds lists as well.
 EVERY: Final[Sequence[KindName]] = [kind.name for kind in KINDS.values()]
-"""What a format can hold that holds lists as well."""
-
-NAME: Final = re.compile("[A-Za-z0-9_]{1,255}")
-"""Of a field."""
+NAME: Final = re.compile("[A-Za-z0-9_]{1,255}")  # of a field
 FieldName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_]+$(?!\n)", max_length=255)]
 
 
@@ -325,9 +318,7 @@ class Field(Struct, frozen=True, forbid_unknown_fields=True):
         return f"{self.name} ({self.kind})"
 
 
-Fields: TypeAlias = tuple[Field, ...]
-"""Of a data set, in the order of their columns."""
-
+Fields: TypeAlias = tuple[Field, ...]  # of a data set, in the order of their columns
 BOXES: Final = Field("boxes", "boxes")
 BOX_LABELS: Final = Field("box_labels", "box_labels")
 CAPTIONS: Final = Field("captions", "texts")
@@ -345,8 +336,8 @@ MEANINGS: Final[Mapping[Field, str]] = {
     BOX_FLAGS[1]: "1 or 0 of each box: whether the object goes on beyond it",
     BOX_FLAGS[2]: "1 or 0 of each box: whether it is round a crowd, COCO's `iscrowd`",
 }
+# By name, the fields that lists, annotations and formats know.
 DECLARED: Final[Mapping[str, Field]] = {field.name: field for field in MEANINGS}
-"""By name, the fields that lists, annotations and formats know."""
 
 
 def declared_or(name: str, kind: KindName) -> Field:

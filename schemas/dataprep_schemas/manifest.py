@@ -18,19 +18,21 @@ from dataprep_schemas.fields import FieldName as FieldName  # the page of the fo
 _END = r"$(?!\n)"
 
 Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}", max_length=64)]
+# Of every (key, size, labels, fields) of some images, in any order: MD5 of each, combined by
+# exclusive or. It tells changes, and is no proof against forgery.
 Digest = Annotated[str, Meta(pattern="^[0-9a-f]{32}", max_length=32)]
-"""Of every (key, size, labels, fields) of some images, in any order: MD5 of each, combined by
-exclusive or. It tells changes, and is no proof against forgery."""
 Count = Annotated[int, Meta(ge=0, lt=2**53)]
 Positive = Annotated[int, Meta(gt=0, lt=2**53)]
 Text = Annotated[str, Meta(pattern=r"^[^\x00]*$", max_length=1 << 16)]
+# Identifier or name of a class.
 Label = Annotated[str, Meta(pattern=r"^[^\x00]*$", max_length=1 << 12)]
-"""Identifier or name of a class."""
+# Name of an option, a format, a data set or a library.
 Option = Annotated[str, Meta(pattern=f"^[A-Za-z0-9_.-]+{_END}", max_length=100)]
-"""Name of an option, a format, a data set or a library."""
+# Files and directories are called after it.
 SplitName = Annotated[str, Meta(pattern=rf"^[^/\x00-\x1f.-][^/\x00-\x1f]*{_END}", max_length=255)]
-"""Files and directories are called after it."""
 _KEPT = r"\.dataprep|(manifest\.json|part\.json|records\.parquet)$"
+# Relative to the directory of the manifest, with ``/``; leads neither out of it nor to what
+# dataprep keeps there for itself.
 FilePath = Annotated[
     str,
     Meta(
@@ -39,18 +41,15 @@ FilePath = Annotated[
         max_length=1 << 12,
     ),
 ]
-"""Relative to the directory of the manifest, with ``/``; leads neither out of it nor to what
-dataprep keeps there for itself."""
+# (identifier, name) of every class; the position is the 0-based class index.
 Classes: TypeAlias = tuple[tuple[Label, Label], ...]
-"""(identifier, name) of every class; the position is the 0-based class index."""
 Options: TypeAlias = dict[Option, Text]
 Versions: TypeAlias = dict[Option, Text]
 Layout: TypeAlias = Literal["split", "flat"]
 Shuffle: TypeAlias = Literal["stratified", "global", "none"]
 Color: TypeAlias = Literal["RGB", "Grayscale"]
 
-MOST_SHARDS = 1 << 20
-"""Of all splits together."""
+MOST_SHARDS = 1 << 20  # of all splits together
 
 
 class Value(Struct, frozen=True, forbid_unknown_fields=True):

@@ -8,25 +8,15 @@ from msgspec import Meta, Struct
 
 
 class Site(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Defaults; what a user gives by option, or by a variable, wins.
+    """Defaults; what a user gives by option, or by a variable, wins."""
 
-    Attributes:
-        scratch: directories that may be a node's own storage, the first that is there is taken;
-            ``$USER`` and other variables are filled in, and one without its variable is passed.
-        login_workers: cores to use outside of the scheduler's jobs.
-        login_io_limit: ``--io_limit`` outside of the scheduler's jobs, ``200MB``.
-        bandwidth: of ``dataprep stage``, ``500MB``.
-        runner: of jobs, ``dask``.
-        dask_slurm: of jobs with that runner, ``nodes=4,cores=32,memory=64GB,partition=prep``.
-        lustre_stripe: ``auto``, ``off`` or a number of stripes.
-        lustre_pool: of Lustre's targets.
-    """
-
+    # Directories that may be a node's own storage, the first that is there is taken; ``$USER`` and
+    # other variables are filled in, and one without its variable is passed.
     scratch: tuple[str, ...] = ()
-    login_workers: Annotated[int, Meta(ge=1)] | None = None
-    login_io_limit: str | None = None
-    bandwidth: str | None = None
-    runner: str | None = None
-    dask_slurm: str | None = None
-    lustre_stripe: int | str | None = None
-    lustre_pool: str | None = None
+    login_workers: Annotated[int, Meta(ge=1)] | None = None  # outside of the scheduler's jobs
+    login_io_limit: str | None = None  # likewise ``--io_limit``, ``200MB``
+    bandwidth: str | None = None  # of ``dataprep stage``, ``500MB``
+    runner: str | None = None  # of jobs, ``dask``
+    dask_slurm: str | None = None  # of these, ``nodes=4,cores=32,memory=64GB,partition=prep``
+    lustre_stripe: int | str | None = None  # ``auto``, ``off`` or a number of stripes
+    lustre_pool: str | None = None  # of Lustre's targets

@@ -68,41 +68,27 @@ class Sum(Value, frozen=True):
 
 
 class Counted(Value, frozen=True):
-    """The statistics of the images of a shard, before anything is divided.
-
-    Attributes:
-        sizes: in bytes, heights and widths.
-        shorter_side: images by bin; so is `aspect_ratio`.
-        histogram: pixels by level, a channel each.
-    """
+    """The statistics of the images of a shard, before anything is divided."""
 
     images: Count
     formats: dict[Option, Count]
-    sizes: tuple[Sum, ...]
-    shorter_side: tuple[Count, ...]
+    sizes: tuple[Sum, ...]  # in bytes, heights and widths
+    shorter_side: tuple[Count, ...]  # images by bin; so is `aspect_ratio`
     aspect_ratio: tuple[Count, ...]
-    histogram: tuple[tuple[Count, ...], ...] | None = None
+    histogram: tuple[tuple[Count, ...], ...] | None = None  # pixels by level, a channel each
 
 
 class CommitRecord(State, frozen=True, tag="dataprep-commit-2"):
-    """What one finished shard holds.
-
-    Attributes:
-        files: the data file first, then sidecars.
-        rows: the file of its rows of the table of records.
-        records: how many examples were written.
-        rejected: how many images were not.
-        noted: how many of the examples were repaired, or their decoder complained.
-        extras: distributions that had a part in it beside those that every shard needs.
-    """
+    """What one finished shard holds."""
 
     shard: ShardName
-    files: Annotated[tuple[File, ...], Meta(min_length=1)]
-    rows: RowsFile
-    records: Count
-    rejected: Count = 0
-    noted: Count = 0
+    files: Annotated[tuple[File, ...], Meta(min_length=1)]  # the data file first, then sidecars
+    rows: RowsFile  # the file of its rows of the table of records
+    records: Count  # how many examples were written
+    rejected: Count = 0  # how many images were not
+    noted: Count = 0  # how many of the examples were repaired, or their decoder complained
     statistics: Counted | None = None
+    # Distributions that had a part in it beside those that every shard needs.
     extras: tuple[Text, ...] = ()
 
     @property
@@ -120,38 +106,25 @@ class RowsFile(Value, frozen=True):
 
 
 class StoredJob(State, frozen=True, tag="dataprep-job-2"):
-    """What a directory is being made from, and how.
-
-    Attributes:
-        units: a digest of every piece of the input, by its name.
-        generations: of a data set that grew, how many; no job makes that again. 0 of others.
-    """
+    """What a directory is being made from, and how."""
 
     identity: Identity
-    units: dict[Text, Text]
+    units: dict[Text, Text]  # a digest of every piece of the input, by its name
+    # Of a data set that grew, how many; no job makes that again. 0 of others.
     generations: Count = 0
 
 
 class IndexPart(State, frozen=True, kw_only=True, tag="dataprep-index-2"):
-    """What is kept of a scan unit besides its rows.
+    """What is kept of a scan unit besides its rows."""
 
-    Attributes:
-        fingerprint: the cheap identity of the raw input at the time of the scan.
-        table: SHA-256 of the table.
-        restarts: that of the restart points; empty if there are none.
-        copied: bytes of the file of images that were copied; 0 if there is none.
-        classes: those that the unit knows of, with images or without; empty if the data set knows.
-        statuses: rows by status.
-        counts: what the scan counted.
-    """
-
-    fingerprint: str
-    table: Sha256
-    restarts: Sha256 = ""
-    copied: Count = 0
+    fingerprint: str  # the cheap identity of the raw input at the time of the scan
+    table: Sha256  # SHA-256 of the table
+    restarts: Sha256 = ""  # that of the restart points; empty if there are none
+    copied: Count = 0  # bytes of the file of images that were copied; 0 if there is none
+    # Those that the unit knows of, with images or without; empty if the data set knows.
     classes: tuple[str, ...]
-    statuses: dict[Option, Count]
-    counts: dict[Text, Count]
+    statuses: dict[Option, Count]  # rows by status
+    counts: dict[Text, Count]  # what the scan counted
 
 
 class ExcludedNames(Excluded, frozen=True):
@@ -170,31 +143,21 @@ class Assigned(Value, frozen=True):
 
 
 class ScanSummary(State, frozen=True, tag="dataprep-summary-3"):
-    """The index as a whole.
+    """The index as a whole."""
 
-    Attributes:
-        key: of what it was made from.
-        splits: those that are prepared, in order.
-        input: of each split that is prepared: the same for every raw layout.
-        excluded: null if nothing was to be left out.
-        assigned: null if nothing was assigned before.
-        ignored: how many files are no images, and a line on the first; empty if none.
-        counts: what was counted, by what it is.
-        lacking: of splits in which some class has no image, the names of those that others have.
-        said: how the classes are known, if that is not plain; empty if it is.
-    """
-
-    key: Sha256
-    splits: tuple[SplitName, ...]
+    key: Sha256  # of what it was made from
+    splits: tuple[SplitName, ...]  # those that are prepared, in order
     classes: Classes
-    input: dict[SplitName, Input]
+    input: dict[SplitName, Input]  # of each split that is prepared: the same for every raw layout
     unmatched: Unmatched
-    excluded: ExcludedNames | None
-    assigned: Assigned | None
+    excluded: ExcludedNames | None  # null if nothing was to be left out
+    assigned: Assigned | None  # null if nothing was assigned before
+    # How many files are no images, and a line on the first; empty if none.
     ignored: tuple[Count, str]
-    counts: dict[Text, Count]
+    counts: dict[Text, Count]  # what was counted, by what it is
+    # Of splits in which some class has no image, the names of those that others have.
     lacking: dict[SplitName, tuple[str, ...]]
-    said: Text = ""
+    said: Text = ""  # how the classes are known, if that is not plain; empty if it is
 
     @property
     def bad(self) -> int:
@@ -210,25 +173,18 @@ class ScanSummary(State, frozen=True, tag="dataprep-summary-3"):
 
 
 class StoredOrder(State, frozen=True, tag="dataprep-order-3"):
-    """The order of a split's images: what it was made from, and the hash of each block of it.
-
-    Attributes:
-        ends: of each shard, the number behind its last image.
-    """
+    """The order of a split's images: what it was made from, and the hash of each block of it."""
 
     token: Sha256
-    ends: tuple[Count, ...]
+    ends: tuple[Count, ...]  # of each shard, the number behind its last image
     blocks: tuple[Sha256, ...]
 
 
 class MergeJournal(State, frozen=True, tag="dataprep-merge-2"):
-    """What --append or compact is doing: files get other names, or go, and then the manifest.
-
-    Attributes:
-        renames: present and new path.
-    """
+    """What --append or compact is doing: files get other names, or go, and then the manifest."""
 
     manifest: Manifest
+    # Present and new path.
     renames: tuple[
         tuple[
             Annotated[str, Meta(pattern=r"^(?!/|(.*/)?(-|\.{0,2}(/|$)))[^\x00-\x1f]+$(?!\n)")],
@@ -259,42 +215,26 @@ class Part(State, frozen=True, tag="dataprep-part-2"):
 
 
 class CopiedFile(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
-    """A file that is in a target, under its final name.
+    """A file that is in a target, under its final name."""
 
-    Attributes:
-        path: relative to the target.
-        bytes: its size; -1 of what is no file.
-        sha256: of what was written; None if it was not hashed.
-        modified: its time of modification, in ns.
-    """
-
-    path: str
-    bytes: int
-    sha256: Sha256 | None
-    modified: int
+    path: str  # relative to the target
+    bytes: int  # its size; -1 of what is no file
+    sha256: Sha256 | None  # of what was written; None if it was not hashed
+    modified: int  # its time of modification, in ns
 
 
 class Sentinel(State, frozen=True, tag="dataprep-sentinel-5"):
-    """A whole copy, or one that is planned.
+    """A whole copy, or one that is planned."""
 
-    Attributes:
-        source: the directory it is a copy of.
-        digest: the inventory's (a manifest's SHA-256, or a listing's).
-        selection: `Selection.digest`: the same of the files that are here.
-        job: the scheduler's job that made it; None outside of any.
-        shared: whether other jobs may use it.
-        files: every file, with its size and time of modification when it was copied; of a planned
-            copy all that may be here, however staging ended, of which only the paths say something.
-        asked: which part of the source the call asked for, see `StageRequest.asked`.
-    """
-
-    source: str
-    digest: Sha256
-    selection: Sha256
-    job: str | None
-    shared: bool
+    source: str  # the directory it is a copy of
+    digest: Sha256  # the inventory's (a manifest's SHA-256, or a listing's)
+    selection: Sha256  # `Selection.digest`: the same of the files that are here
+    job: str | None  # the scheduler's job that made it; None outside of any
+    shared: bool  # whether other jobs may use it
+    # Every file, with its size and time of modification when it was copied; of a planned copy all
+    # that may be here, however staging ended, of which only the paths say something.
     files: tuple[CopiedFile, ...]
-    asked: str = ""
+    asked: str = ""  # which part of the source the call asked for, see `StageRequest.asked`
 
 
 class JobLease(State, frozen=True, tag="dataprep-lease-2"):
@@ -304,17 +244,11 @@ class JobLease(State, frozen=True, tag="dataprep-lease-2"):
 
 
 class Outcome(State, frozen=True, kw_only=True, tag="dataprep-outcome-2"):
-    """How the copier of a launch fared on a node.
+    """How the copier of a launch fared on a node."""
 
-    Attributes:
-        error: why there is no copy, in one line; None if there is one.
-        exit_code: of the copier's process.
-        time: when it was told, in seconds since the epoch, by this node's clock.
-    """
-
-    error: str | None = None
-    exit_code: int = 0
-    time: float
+    error: str | None = None  # why there is no copy, in one line; None if there is one
+    exit_code: int = 0  # of the copier's process
+    time: float  # when it was told, in seconds since the epoch, by this node's clock
 
 
 class Failure(State, frozen=True, tag="dataprep-failure-2"):
@@ -326,21 +260,13 @@ class Failure(State, frozen=True, tag="dataprep-failure-2"):
 
 
 class Marker(Struct, frozen=True, forbid_unknown_fields=True):
-    """Who holds an output directory; see `dataprep.jobs.output.lock`.
+    """Who holds an output directory; see `dataprep.jobs.output.lock`."""
 
-    Attributes:
-        process: the holder's number.
-        host: the name of its host.
-        machine: boot and process namespace, where the number means the same; empty if unknown.
-        start: when the process started, in no unit that matters, so that a reused number is not
-            taken for it; empty if unknown.
-        token: unlike that of any other claim.
-        since: when the claim was made, in seconds since 1970 by the file system's clock.
-    """
-
-    process: Annotated[int, Meta(ge=1, lt=2**31)]
-    host: str
-    machine: str
+    process: Annotated[int, Meta(ge=1, lt=2**31)]  # the holder's number
+    host: str  # the name of its host
+    machine: str  # boot and process namespace, where the number means the same; empty if unknown
+    # When the process started, in no unit that matters, so that a reused number is not taken for
+    # it; empty if unknown.
     start: str
-    token: str
-    since: float
+    token: str  # unlike that of any other claim
+    since: float  # when the claim was made, in seconds since 1970 by the file system's clock

@@ -16,7 +16,7 @@ from dataprep.api.options import prepare_options
 from dataprep.api.parameters import SECTIONS
 from dataprep.cli import _COMMANDS, _DATASETS
 from dataprep.cli import command as root
-from dataprep.cli.help import JobCommand
+from dataprep.cli.sets import JobCommand
 from dataprep.plugins import dataset_class
 from tests.conftest import Cli, Made, hashes
 

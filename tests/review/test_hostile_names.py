@@ -19,7 +19,7 @@ from dataprep.review.card import full_card, readme
 from dataprep.review.report import loaders
 from dataprep.sealed.set import SealedSet
 from dataprep.staging.source import SourceFile, SourceReader
-from dataprep.staging.writing import TargetWriter
+from dataprep.staging.writing import TargetWriter, Transfer
 from dataprep.system.messages import printable
 from dataprep_schemas.manifest import File, Manifest, Shard, SinkConfig
 from tests.conftest import Made
@@ -84,7 +84,7 @@ def read_it(out: Path) -> None:
 def write_it(out: Path) -> None:
     descriptor = os.open(out, os.O_RDONLY)
     try:
-        with TargetWriter(descriptor, SourceFile("a", 0, "0"), source=out, verify="copy") as writer:
+        with TargetWriter(Transfer(out, descriptor), SourceFile("a", 0, "0")) as writer:
             writer.finish()
     finally:
         os.close(descriptor)

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from dataprep.staging.copying import Progress
+from dataprep.staging.writing import Progress
 from tests.conftest import Cli, Made, Raw, Result, hashes, make, write_tiny_raw
 
 PRIVATE = ".dataprep-stage"

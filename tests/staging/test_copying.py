@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 
 from dataprep.errors import StagingError
 from dataprep.staging import copying
-from dataprep.staging.copying import Transfer, copy_files, in_order, rehash_files
+from dataprep.staging.copying import copy_files, in_order, rehash_files
 from dataprep.staging.directory import partial_name, remove_files
 from dataprep.staging.request import Verify
 from dataprep.staging.source import SourceFile
-from dataprep.staging.writing import TargetWriter
+from dataprep.staging.writing import Progress, TargetWriter, Transfer
 from dataprep.system import state_files
 from dataprep.system.durable_files import PARTIAL, reports_lost_writes, sync_file_system
 from dataprep_schemas.state import CopiedFile
@@ -42,7 +42,7 @@ def write(
     verify: Verify = "copy",
 ) -> CopiedFile:
     file = SourceFile(path, len(_DATA), sha256)
-    with TargetWriter(target, file, source=_SOURCE, verify=verify) as writer:
+    with TargetWriter(Transfer(_SOURCE, target, verify), file) as writer:
         for offset in range(0, len(data), 3000):
             writer.write(data[offset : offset + 3000], offset)
         return writer.finish()
@@ -71,7 +71,7 @@ def test_storage_that_gives_back_something_else_is_found_by_reading_it_back(
     place: Path, target: int
 ) -> None:
     file = SourceFile("shard", len(_DATA), _SHA256)
-    with TargetWriter(target, file, source=_SOURCE, verify="reread") as writer:
+    with TargetWriter(Transfer(_SOURCE, target, "reread"), file) as writer:
         writer.write(_DATA, 0)
         (partial,) = place.iterdir()
         with partial.open("r+b") as other:
@@ -201,7 +201,9 @@ def test_a_stop_ends_reading_it_back(
             raise StagingError("another node failed")
 
     file = SourceFile("shard", len(_DATA), _SHA256)
-    with TargetWriter(target, file, source=_SOURCE, verify="reread", check=check) as writer:
+    progress = Progress()
+    monkeypatch.setattr(progress, "check", check)
+    with TargetWriter(Transfer(_SOURCE, target, "reread", progress), file) as writer:
         writer.write(_DATA, 0)
         assert looks == []
         with pytest.raises(StagingError, match="another node failed"):

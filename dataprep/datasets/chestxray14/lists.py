@@ -163,8 +163,8 @@ _COUNTS: Final = {
 }
 
 
+# Where the lists of one run are, by the options that name them: always in the same order.
 Lists = Mapping[str, Path]
-"""Where the lists of one run are, by the options that name them: always in the same order."""
 
 
 def fingerprint(lists: Lists) -> list[tuple[str, str, str]]:

@@ -27,9 +27,8 @@ from dataprep.system.messages import printable
 from dataprep_schemas.fields import BOX_FLAGS, BOX_LABELS, BOXES, CAPTIONS, Box, Fields
 from dataprep_schemas.tables import schema_of
 
+# What annotations may say of images, in the order of the columns.
 FIELDS: Final = (BOXES, BOX_LABELS, CAPTIONS, *BOX_FLAGS)
-"""What annotations may say of images, in the order of the columns."""
-
 _EMPTY: Final = "boxes without an area, left out"
 _CUT_OFF: Final = "boxes cut off at the edge of their image"
 _ROTATED: Final = "boxes with a rotation, of which the upright box round each is kept"
@@ -39,35 +38,24 @@ _DATA: Final = (*_IMAGES, "Images", "Data", "")  # what is called so beside `Ann
 _MOST: Final = 1 << 31  # pixels of a side
 _LOOKED_AT: Final = 256  # images of a list, spread over all of it
 
-Id = int | str
-"""Of a class: COCO's number, VOC's name."""
+Id = int | str  # of a class: COCO's number, VOC's name
 
 
 @dataclass
 class Annotated:
-    """What annotations say of one image.
+    """What annotations say of one image."""
 
-    Attributes:
-        names: its file's path or, where that is none, what else it may be; of all images alike.
-        said: what the list calls it, for messages.
-        boxes: with the class of each.
-        flags: what `BOX_FLAGS` say of each box.
-        drawn_on: width and height of the picture that the boxes were drawn on.
-        others: classes of what has no box.
-        captions: texts.
-        split: empty: nothing tells it.
-        key: its path below the place of all images, when that is known.
-    """
-
+    # Its file's path or, where that is none, what else it may be; of all images alike.
     names: tuple[str, ...]
-    said: str
-    boxes: list[tuple[Box, Id]] = field(default_factory=list)
-    flags: list[tuple[bool, ...]] = field(default_factory=list)
+    said: str  # what the list calls it, for messages
+    boxes: list[tuple[Box, Id]] = field(default_factory=list)  # with the class of each
+    flags: list[tuple[bool, ...]] = field(default_factory=list)  # what `BOX_FLAGS` say of each box
+    # Width and height of the picture that the boxes were drawn on.
     drawn_on: tuple[float, float] | None = None
-    others: set[Id] = field(default_factory=set)
-    captions: list[str] = field(default_factory=list)
-    split: str = ""
-    key: str = ""
+    others: set[Id] = field(default_factory=set)  # classes of what has no box
+    captions: list[str] = field(default_factory=list)  # texts
+    split: str = ""  # empty: nothing tells it
+    key: str = ""  # its path below the place of all images, when that is known
 
     @property
     def marked(self) -> dict[str, str]:
@@ -78,23 +66,16 @@ class Annotated:
 
 @dataclass
 class Annotations:
-    """What annotations of the same images hold.
+    """What annotations of the same images hold."""
 
-    Attributes:
-        place: what messages call them.
-        images: in the order of the list.
-        classes: (what messages call a file, id, name), of each file in the order of the ids.
-        has_boxes: whether they are about boxes; otherwise they have captions only.
-        counts: how often something happened that the user should know of.
-        top: the directory that keys start from, when it is known.
-    """
-
-    place: str
-    images: list[Annotated] = field(default_factory=list)
+    place: str  # what messages call them
+    images: list[Annotated] = field(default_factory=list)  # in the order of the list
+    # (what messages call a file, id, name), of each file in the order of the ids.
     classes: list[tuple[str, Id, str]] = field(default_factory=list)
-    has_boxes: bool = False
+    has_boxes: bool = False  # whether they are about boxes; otherwise they have captions only
+    # How often something happened that the user should know of.
     counts: Counter[str] = field(default_factory=Counter)
-    top: str = ""
+    top: str = ""  # the directory that keys start from, when it is known
 
     @property
     def fields(self) -> Fields:

@@ -24,19 +24,15 @@ from dataprep.system.messages import printable, some_of
 from dataprep.tables.arrow import MOST_FIELDS
 from dataprep_schemas.fields import NAME, UNCERTAIN
 
+# Before the name of a class that is a column, where columns have their meanings.
 CLASS: Final = "class "
-"""Before the name of a class that is a column, where columns have their meanings."""
-
-KEPT: Final = "attribute "
-"""Before the name of an attribute, there too."""
-
+KEPT: Final = "attribute "  # before the name of an attribute, there too
+# What cells of a column that is a class mean, as text.
 MARKS: Final = {
     0: ("", "0", "0.0", "false"),
     1: ("1", "1.0", "true"),
     -1: ("-1", "-1.0"),
 }
-"""What cells of a column that is a class mean, as text."""
-
 _SAID: Final = {text: mark for mark, texts in MARKS.items() for text in texts}
 _BOXES: Final = re.compile(
     "(.*(x_?min|x1)|b?box(es)?|objects?|annotations?|segmentations?|encoded_?pixels|rle)", re.I
@@ -44,8 +40,8 @@ _BOXES: Final = re.compile(
 _SPLITS: Final = re.compile("splits|sub_?set|(data_?)?set|partition|phase|usage", re.I)
 _CELLS: Final = 1 << 17  # distinct cells that are remembered
 
+# 2 of 2.0, which is how a table program writes whole numbers of a column with gaps.
 POINT: Final = r"^(-?[0-9]+)\.0$"
-"""2 of 2.0, which is how a table program writes whole numbers of a column with gaps."""
 
 
 def find_columns(file: ListFile, options: FolderOptions) -> dict[str, str]:

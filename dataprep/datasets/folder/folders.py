@@ -42,8 +42,7 @@ from dataprep.errors import SourceError
 from dataprep.rows import Ignored, Row, Scanned, Unmatched
 from dataprep.system.messages import counted, printable, some_of
 
-Placed = Sequence[tuple[str, StoredImage]]
-"""Images by their paths below where everything starts."""
+Placed = Sequence[tuple[str, StoredImage]]  # images by their paths below where everything starts
 
 
 class Folders(Source):

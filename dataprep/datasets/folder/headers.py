@@ -49,17 +49,12 @@ def _decade(text: str) -> int | None:
     return None if years is None else min(years // 10 * 10, 90)
 
 
-def _code(text: str) -> str | None:
-    """A code (CS): what else stands there may be a name."""
-    return text if re.fullmatch("[A-Z0-9 _]{1,16}", text) else None
+def _only(text: str, form: str) -> str | None:
+    """Text of a form: what else stands there may be a name."""
+    return text if re.fullmatch(form, text, re.ASCII) else None
 
 
-def _sex(text: str) -> str | None:
-    return text if text in ("M", "F", "O") else None
-
-
-def _maker(text: str) -> str | None:
-    return text if re.fullmatch(r"[\w .,&/()+-]{1,64}", text, re.ASCII) else None
+_CODE: Final = partial(_only, form="[A-Z0-9 _]{1,16}")  # DICOM's CS
 
 
 def _spacing(text: str, at: int) -> float | None:
@@ -73,12 +68,12 @@ def _spacing(text: str, at: int) -> float | None:
 # The elements of which the first that is there tells, and what is made of it. None has a name, a
 # date, or an identifier that is not hashed.
 _KNOWN: Final[Mapping[str, tuple[tuple[str, ...], Callable[[str], Value | None]]]] = {
-    "view": (("ViewPosition",), _code),
-    "laterality": (("ImageLaterality", "Laterality"), _code),
-    "body_part": (("BodyPartExamined",), _code),
+    "view": (("ViewPosition",), _CODE),
+    "laterality": (("ImageLaterality", "Laterality"), _CODE),
+    "body_part": (("BodyPartExamined",), _CODE),
     "age": (("PatientAge",), _decade),
-    "sex": (("PatientSex",), _sex),
-    "manufacturer": (("Manufacturer",), _maker),
+    "sex": (("PatientSex",), partial(_only, form="[MFO]")),
+    "manufacturer": (("Manufacturer",), partial(_only, form=r"[\w .,&/()+-]{1,64}")),
     "row_spacing": (("PixelSpacing", "ImagerPixelSpacing"), partial(_spacing, at=1)),
     "column_spacing": (("PixelSpacing", "ImagerPixelSpacing"), partial(_spacing, at=2)),
     "study": (("StudyInstanceUID",), str),

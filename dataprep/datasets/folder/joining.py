@@ -23,9 +23,7 @@ from PIL import Image
 from dataprep.datasets.folder.layout import ListingUnit
 from dataprep.tables.database import identifier
 
-BOX: Final = "box "
-"""Before what a column says of a box, where columns have their meanings."""
-
+BOX: Final = "box "  # before what a column says of a box, where columns have their meanings
 _SIDES: Final = ("xmin", "ymin", "xmax", "ymax")
 _SIZE: Final = ("width", "height")
 _CALLED: Final = {"x1": "xmin", "y1": "ymin", "x2": "xmax", "y2": "ymax"}
@@ -109,21 +107,20 @@ def box_sql(columns: Mapping[str, str]) -> str:
     )
 
 
+# SQL for how the boxes are given, of rows with what `box_sql` has.
 FORM: Final = """
 case when count(box) = 0 then ''
 when max(greatest(box[3], box[4])) < 2 then 'fractions'
 when bool_and(coalesce(drawn_on[1] > 0 and drawn_on[2] > 0, false)) filter (box is not null)
 then 'pixels' else 'pixels of files' end
 """
-"""SQL for how the boxes are given, of rows with what `box_sql` has."""
-
+# A query for whether an image has another number of labels than one.
 SEVERAL: Final = """
 select bool_or(low <> high or low in ('', 'null', '""')) from (
     select min(said) as low, max(said) as high
     from (select path, coalesce(trim(label::varchar), '') as said from ({}) where not blank)
     group by trim(path))
 """
-"""A query for whether an image has another number of labels than one."""
 
 
 def with_sizes(raw: Path, images: pa.Table) -> pa.Table:

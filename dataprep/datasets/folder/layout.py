@@ -30,19 +30,12 @@ _METADATA: Final = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """A folder, searched to any depth, or an archive.
+    """A folder, searched to any depth, or an archive."""
 
-    Attributes:
-        path: relative to the raw directory.
-        prefix: of a folder, what stands before its images' paths; empty for an archive.
-        stem: of an archive whose images may lie in no folder, the class they then have.
-        flat: whether only the images that lie in the folder itself are taken.
-    """
-
-    path: str
-    prefix: str = ""
-    stem: str = ""
-    flat: bool = False
+    path: str  # relative to the raw directory
+    prefix: str = ""  # of a folder, what stands before its images' paths; empty for an archive
+    stem: str = ""  # of an archive whose images may lie in no folder, the class they then have
+    flat: bool = False  # whether only the images that lie in the folder itself are taken
 
     @property
     def order(self) -> str:
@@ -52,59 +45,39 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class ContainerUnit(ScanUnit):
-    """Consecutive folders and archives of one split.
+    """Consecutive folders and archives of one split."""
 
-    Attributes:
-        split: the split of all of them; empty if their content or `Cut` tells.
-        containers: at most 64, at least one.
-        inside: the path below which an archive's images are taken; of folders it is part of the
-            path already.
-        listed: whether a list tells everything else of the images.
-        stray: what lay beside them; reported with the first unit. Images count for --max_bad.
-    """
-
-    split: str
-    containers: tuple[Container, ...]
+    split: str  # the split of all of them; empty if their content or `Cut` tells
+    containers: tuple[Container, ...]  # at most 64, at least one
+    # The path below which an archive's images are taken; of folders it is part of the path already.
     inside: str = ""
+    # What lay beside them; reported with the first unit. Images count for --max_bad.
     stray: tuple[Stray, ...] = ()
-    listed: bool = False
+    listed: bool = False  # whether a list tells everything else of the images
 
 
 @dataclass(frozen=True, slots=True)
 class ListingUnit(ScanUnit):
-    """A listing, or annotations.
+    """A listing, or annotations."""
 
-    Attributes:
-        paths: where it is, relative to the raw directory or absolute; of annotations, several.
-        top: the directory that the listed paths start from, relative to the raw directory; empty
-            for that itself.
-        packed: whether other units hold the images, which are in archives.
-        split: the split of its images, if their folder or its name tells it.
-        column: of the paths, where that is known.
-        boxes: how those of a listing are given, if a row is a box: of files that say how large
-            they are, too.
-        several: whether images may have several labels by them.
-    """
-
+    # Where it is, relative to the raw directory or absolute; of annotations, several.
     paths: tuple[str, ...]
+    # The directory that listed paths start from, from the raw directory; empty for that itself.
     top: str = ""
-    packed: bool = False
-    split: str = ""
-    column: str = ""
+    packed: bool = False  # whether other units hold the images, which are in archives
+    split: str = ""  # the split of its images, if their folder or its name tells it
+    column: str = ""  # of the paths, where that is known
+    # How those of a listing are given, if a row is a box: also of files that say their own size.
     boxes: BoxForm = ""
-    several: bool = False
+    several: bool = False  # whether images may have several labels by them
 
 
 @dataclass(frozen=True)
 class FolderFound(Found):
-    """What was found of an image set.
+    """What was found of an image set."""
 
-    Attributes:
-        known: the only classes there may be; None if any may.
-        names: of annotations, (id, identifier) of the classes of all of them.
-    """
-
-    known: ClassList | None = None
+    known: ClassList | None = None  # the only classes there may be; None if any may
+    # Of annotations, (id, identifier) of the classes of all of them.
     names: tuple[tuple[int | str, str], ...] = ()
 
 
@@ -249,17 +222,11 @@ def make_units(
 
 
 class Images(NamedTuple):
-    """Where listed images are.
+    """Where listed images are."""
 
-    Attributes:
-        top: the directory that their paths start from.
-        place: in words.
-        units: the archives that they are in; empty: they are files.
-    """
-
-    top: str
-    place: str
-    units: tuple[ContainerUnit, ...] = ()
+    top: str  # the directory that their paths start from
+    place: str  # in words
+    units: tuple[ContainerUnit, ...] = ()  # the archives that they are in; empty: they are files
 
 
 def images_of(raw: Path, options: FolderOptions, folder: str = "") -> Images:

@@ -18,17 +18,13 @@ from dataprep.errors import UsageError
 from dataprep.options import FILE, StrPath, option, stated
 from dataprep.system.messages import printable, some_of
 
-HASHED: Final = ("study", "patient")
-"""What of DICOM headers is kept as a keyed hash only."""
-
+HASHED: Final = ("study", "patient")  # what of DICOM headers is kept as a keyed hash only
 DICOM_ATTRIBUTES: Final = (
     *("view", "laterality", "body_part", "age", "sex", "manufacturer"),
     *("row_spacing", "column_spacing", *HASHED, "age_years"),
 )
 
-NO_LISTING: Final = "none"
-"""The value of ``--listing`` that says that folders tell the classes."""
-
+NO_LISTING: Final = "none"  # the value of ``--listing`` that says that folders tell the classes
 _NEED_LISTING: Final = (
     *("split_column", "label_separator", "no_label", "label_columns", "caption_column"),
     "attribute_columns",

@@ -199,30 +199,21 @@ _OTHER_SET: Final = "if it is another image set, prepare it with `dataprep folde
 
 @dataclass(frozen=True, slots=True)
 class ClassArchive(Archive):
-    """A directory, an archive, or an archive in an archive.
+    """A directory, an archive, or an archive in an archive."""
 
-    Attributes:
-        category: the class all images there have; empty where names tell the labels.
-    """
-
-    category: str = ""
+    category: str = ""  # the class all images there have; empty where names tell the labels
 
 
 @dataclass(frozen=True, slots=True)
 class ImageNetUnit(ScanUnit):
-    """Some classes of a split, or all of it.
+    """Some classes of a split, or all of it."""
 
-    Attributes:
-        split: ``train`` or ``validation``.
-        places: where their images are.
-    """
-
-    split: str
-    places: tuple[ClassArchive, ...]
+    split: str  # ``train`` or ``validation``
+    places: tuple[ClassArchive, ...]  # where their images are
 
 
+# One split as it was found: a line for the terminal, and what to scan.
 SplitLayout = tuple[str, list[ImageNetUnit]]
-"""One split as it was found: a line for the terminal, and what to scan."""
 
 
 def find_layouts(raw: Path, splits: Iterable[str]) -> dict[str, SplitLayout]:

@@ -33,8 +33,13 @@ from dataprep.datasets.shards.fields import (
     label_text,
     name_classes,
 )
-from dataprep.datasets.shards.layout import SAMPLES, Kind, find_files, splits_of
-from dataprep.datasets.shards.options import ShardsOptions
+from dataprep.datasets.shards.layout import (
+    SAMPLES,
+    Kind,
+    ShardsOptions,
+    find_files,
+    splits_of,
+)
 from dataprep.datasets.splits import in_usual_order
 from dataprep.errors import SourceError
 from dataprep.formats.mds import INDEX
@@ -57,17 +62,12 @@ _COPY_HEAD: Final = b"dataprep"  # so that no image is at offset 0, which says s
 
 @dataclass(frozen=True, slots=True)
 class ShardsUnit(ScanUnit):
-    """Consecutive files of one split; `container` is the first.
+    """Consecutive files of one split; `container` is the first."""
 
-    Attributes:
-        kind: what they are.
-        fields: what is taken of their samples.
-    """
-
-    kind: Kind
+    kind: Kind  # what they are
     split: str
     files: tuple[str, ...]
-    fields: Taken
+    fields: Taken  # what is taken of their samples
 
 
 @dataclass(frozen=True)

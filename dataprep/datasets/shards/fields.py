@@ -15,19 +15,15 @@ from typing import Final
 
 from dataprep.datasets.base import Classes, refuse_reserved
 from dataprep.datasets.lists import ClassList, classes_by_name, one_form
-from dataprep.datasets.shards.options import ShardsOptions
+from dataprep.datasets.shards.layout import ShardsOptions
 from dataprep.errors import SourceError
 from dataprep.formats.recordio import LISTED
 from dataprep.formats.samples import Sample, Value, is_nested
 from dataprep.system.messages import printable, some_of
 from dataprep_schemas.fields import CAPTIONS, KINDS, PLAIN, Field, Fields, declared_or
 
-NUMBER: Final = "number"
-"""The value of ``--key_field`` that asks for the sample's number."""
-
-PEEKED: Final = 8
-"""Samples that are looked at to find the fields."""
-
+NUMBER: Final = "number"  # the value of ``--key_field`` that asks for the sample's number
+PEEKED: Final = 8  # samples that are looked at to find the fields
 _MOST_CLASSES: Final = 1_000_000
 _LIST: Final = re.compile(r"\s*\[\s*(?:[-+0-9\"'].*)?\]\s*", re.DOTALL)
 _BOXES: Final = re.compile(r"(?:^|[./_])(?:b?box(?:es)?|objects?)(?:[./_]|$)", re.IGNORECASE)
@@ -42,31 +38,18 @@ _NAMES: Final = ("image/class/text", "json.class_name", "class_name")
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What is taken of a sample.
+    """What is taken of a sample."""
 
-    Attributes:
-        image: name of the field; empty: the only image, whatever it is called.
-        label: empty: nothing.
-        several: whether a label is a list.
-        flags: how many zeros and ones it is, one a class; 0: it is of labels.
-        identifier: of the class that a number is; empty: nothing says that.
-        name: of that class in words; likewise.
-        key: empty: what the container calls the sample; `NUMBER`: its number in its file.
-        caption: empty: nothing.
-        fields: by the names of the samples', those of the data set.
-        left_out: what looks like boxes or is nested, and is not taken.
-    """
-
-    image: str
-    label: str
-    several: bool
-    flags: int
-    identifier: str
-    name: str
-    key: str
-    caption: str
-    fields: tuple[tuple[str, Field], ...]
-    left_out: tuple[str, ...] = ()
+    image: str  # name of the field; empty: the only image, whatever it is called
+    label: str  # empty: nothing
+    several: bool  # whether a label is a list
+    flags: int  # how many zeros and ones it is, one a class; 0: it is of labels
+    identifier: str  # of the class that a number is; empty: nothing says that
+    name: str  # of that class in words; likewise
+    key: str  # empty: what the container calls the sample; `NUMBER`: its number in its file
+    caption: str  # empty: nothing
+    fields: tuple[tuple[str, Field], ...]  # by the names of the samples', those of the data set
+    left_out: tuple[str, ...] = ()  # what looks like boxes or is nested, and is not taken
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Finds the files that others have packed: what they are, by their content, and of which split."""
+"""What others have packed: what the user says of it, what the files are, and of which split."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final, Literal
@@ -16,32 +17,93 @@ from dataprep.archives.containers import container_kind
 from dataprep.archives.listing import is_clutter_folder, is_image_name, stem_of
 from dataprep.archives.open_files import open_container
 from dataprep.datasets.raw_directory import list_raw
-from dataprep.datasets.splits import SPLIT_FOLDERS, split_of_folder
-from dataprep.errors import SinkError, SourceError
+from dataprep.datasets.splits import SPLIT_FOLDERS, parse_split, split_of_folder
+from dataprep.errors import SinkError, SourceError, UsageError
 from dataprep.formats.mds import INDEX, mds_samples, mds_shards
 from dataprep.formats.recordio import MAGIC, recordio_samples
 from dataprep.formats.samples import Sample
 from dataprep.formats.tfrecord import HEADER, read_length, tfrecord_samples
 from dataprep.formats.webdataset.listing import webdataset_samples
+from dataprep.options import FILE, names, option
 from dataprep.system.filesystems import walk
 from dataprep.system.messages import counted, printable, some_of, unreadable
 from dataprep.system.regular_files import open_regular
 
 Kind = Literal["WebDataset", "Parquet", "TFRecord", "RecordIO", "MDS"]
 
+# What reads the samples of a file; Parquet is read by columns.
 SAMPLES: Final[Mapping[Kind, Callable[[Path, str], Iterator[Sample]]]] = {
     "WebDataset": webdataset_samples,
     "TFRecord": tfrecord_samples,
     "RecordIO": recordio_samples,
     "MDS": mds_samples,
 }
-"""What reads the samples of a file; Parquet is read by columns."""
-
 _EXPECTED: Final = "WebDataset, Parquet, TFRecord, RecordIO or MDS files"
 _HEAD: Final = 512  # bytes, a header of tar
 _TAR: Final = (257, b"ustar")
 _GZIP: Final = b"\x1f\x8b"
 _WORDS: Final = re.compile(r"[-_. ]+")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShardsOptions:
+    """What the user says of what others have packed."""
+
+    files: str = option(
+        "Only files whose names or paths match, such as 'train-*.tar'.", "", metavar="PATTERN"
+    )
+    label_field: str = option(
+        "The field that is the label: cls, json.label, label, image/class/label, … [default: the "
+        "only one that may be]",
+        "",
+        metavar="NAME",
+    )
+    image_field: str = option(
+        "The field that is the image, where there are several: jpg, image, …", "", metavar="NAME"
+    )
+    key_field: str = option(
+        "The field that names the image, or number: the file's name and the sample's number. "
+        "[default: one that is called so, or the file name that the sample has]",
+        "",
+        metavar="NAME|number",
+    )
+    caption_field: str = option(
+        "The field of texts that describe the image, or of lists of them: txt, json.caption, …",
+        "",
+        metavar="NAME",
+    )
+    attribute_fields: tuple[str, ...] = option(
+        "Fields that are kept as attributes of each image, such as age,json.view; or all.",
+        (),
+        metavar="NAME,...|all",
+        parse=names,
+    )
+    classes: Path | None = option(
+        "A list of the classes in the order of their numbers: one a line, optionally with a TAB "
+        "and its name after it.",
+        None,
+        **FILE,
+    )
+    label_base: Literal["auto", "0", "1"] = option(
+        "The number of the first class. auto: 0 if it occurs; 1 if not, and all others do.", "auto"
+    )
+    unlabelled: bool = option("Take all images that there are, without classes.", False)
+    split_name: str = option(
+        "The split of all images, if no name of a file tells one.",
+        "train",
+        metavar="NAME",
+        parse=parse_split,
+    )
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be together.
+
+        Raises:
+            UsageError: names it.
+        """
+        other = "classes" if self.classes else "label_field" if self.label_field else ""
+        if self.unlabelled and other:
+            raise UsageError(f"--unlabelled with --{other}; leave one of them out")
 
 
 def find_files(raw: Path, pattern: str) -> tuple[Kind, list[str]]:
@@ -57,9 +119,9 @@ def find_files(raw: Path, pattern: str) -> tuple[Kind, list[str]]:
     _refuse_own(raw)
     found: dict[Kind, list[str]] = defaultdict(list)
     compressed: list[str] = []
-    for folder, names in _folders(raw):
-        listed = (mds_shards(raw, folder) if INDEX in names else None) or {}
-        paths = {f"{folder}/{name}" if folder else name: name for name in names}
+    for folder, names_there in _folders(raw):
+        listed = (mds_shards(raw, folder) if INDEX in names_there else None) or {}
+        paths = {f"{folder}/{name}" if folder else name: name for name in names_there}
         for path, name in paths.items():
             if pattern and not (fnmatchcase(name, pattern) or fnmatchcase(path, pattern)):
                 continue

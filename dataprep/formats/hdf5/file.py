@@ -115,7 +115,8 @@ class FileWriter(ShardWriter):
     @override
     def append(self, example: Example) -> None:
         key, said = _text_bytes(example.key), example.fields
-        values = [_stored(said.get(field.name, field.rules.missing)) for field in self._values]
+        plain = (said.get(field.name, field.rules.missing) for field in self._values)
+        values = [_text_bytes(it) if isinstance(it, str) else it for it in plain]
         texts = [[*map(_text_bytes, said.get(field.name, ()))] for field in self._texts]
         image = self.image_bytes(example)
         self._pending.append(image)
@@ -209,10 +210,6 @@ class FileWriter(ShardWriter):
             data = _text_column(values) if is_text else np.array(values, kind)
             dataset = self._add(f"{_ATTRIBUTES}/{field.name}", data)
             dataset.attrs["missing"] = missing if is_text else data.dtype.type(missing)
-
-
-def _stored(value: float | str) -> float | bytes:
-    return _text_bytes(value) if isinstance(value, str) else value
 
 
 def _offsets_of(field: Field) -> str:

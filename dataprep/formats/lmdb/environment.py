@@ -22,9 +22,7 @@ from dataprep.formats import DatasetInfo, PlainSink, ShardReader, ShardWriter, W
 from dataprep.formats.hashed_file import hash_finished, library_writes
 from dataprep.system.regular_files import require_regular
 
-LONGEST_KEY = 511
-"""In bytes: LMDB's ``MDB_MAXKEYSIZE``."""
-
+LONGEST_KEY = 511  # in bytes: LMDB's ``MDB_MAXKEYSIZE``
 _SMALLEST_MAP = 1 << 20
 _SPARE_PAGES = 1024  # for what LMDB notes of freed pages when a transaction ends
 # Of a transaction at most. Caffe's ``convert_imageset`` has 1000 records, too. LMDB keeps values in

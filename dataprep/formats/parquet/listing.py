@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from pyarrow import parquet
 
 from dataprep.archives.listing import StoredImage
-from dataprep.archives.open_files import FileRange, OpenFile, RemoteFile
+from dataprep.archives.open_files import FileRange, OpenFile, PythonFile, RemoteFile
 from dataprep.errors import SourceError
 from dataprep.formats.samples import HEAD, Sample, is_image, opened, varint
 from dataprep.rows import Packing
@@ -81,7 +81,7 @@ class Columns:
 
 
 def _open(raw: Path, container: str, source: OpenFile) -> parquet.ParquetFile:
-    remote = source.as_python_file() if isinstance(source, RemoteFile) else None
+    remote = PythonFile(source) if isinstance(source, RemoteFile) else None
     return open_parquet(raw / container, opened=remote)
 
 

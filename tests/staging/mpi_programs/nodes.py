@@ -19,8 +19,8 @@ from dataprep.errors import NoRoomError
 from dataprep.staging import agreement, mpi
 from dataprep.staging.agreement import Agreed, NodeStart
 from dataprep.staging.broadcast import broadcast_files
-from dataprep.staging.copying import Transfer
 from dataprep.staging.source import SourceFile
+from dataprep.staging.writing import Transfer
 from tests.staging.staged_sets import Counting
 
 
