@@ -144,6 +144,12 @@ def everyday(chosen: Sequence[Any], others: Sequence[Any]) -> list[Any]:
     return [*chosen, *(pytest.param(*it, marks=pytest.mark.thorough) for it in left)]
 
 
+def few(examples: int, otherwise: int = 100) -> settings:
+    """So many examples a day of what costs much, a database or a set each."""
+    daily = settings.get_current_profile_name() == "everyday"
+    return settings(max_examples=examples if daily else otherwise)
+
+
 # CheXNet's order, written out once more: what is expected must not come from the code under test.
 FINDINGS = (
     *("Atelectasis", "Cardiomegaly", "Effusion", "Infiltration", "Mass", "Nodule", "Pneumonia"),

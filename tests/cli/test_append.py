@@ -98,6 +98,7 @@ def test_new_images_get_shards_of_their_own_and_the_old_ones_new_names(
     assert (after["input"], after["totals"]) == (once["input"], once["totals"])
 
 
+@pytest.mark.thorough  # every day tests/golden and test_compact see the bytes of what grew
 def test_the_bytes_depend_on_nothing_but_what_was_added_when(
     cli: Cli, grown: Made, tmp_path: Path
 ) -> None:
@@ -180,6 +181,7 @@ def test_archives_grow_too(cli: Cli, photos: Made, tmp_path: Path) -> None:
     assert verify(made.out, "decode", threads=1).problems == ()
 
 
+@pytest.mark.thorough  # as folders do below, and --exclude
 def test_radiographs_that_were_missing_are_added_with_all_that_is_known_of_them(
     cli: Cli, tmp_path: Path
 ) -> None:

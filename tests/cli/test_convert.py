@@ -83,7 +83,7 @@ def test_pixels_come_back_as_png_and_as_the_same_pixels(
 
 
 def test_other_shard_counts_keep_the_order(cli: Cli, tiny: Made, tmp_path: Path) -> None:
-    convert(cli, tiny.out, tmp_path, "--sink", "hdf5", "--num_shards", "train=5,validation=6")
+    convert(cli, tiny.out, tmp_path, "--sink", "recordio", "--num_shards", "train=5,validation=6")
     for split in ("train", "validation"):
         assert contents(tmp_path, split) == contents(tiny.out, split)
         sizes = manifest(tmp_path)["splits"][split]["records_per_shard"]
@@ -244,8 +244,14 @@ def test_16_bits_stay_and_statistics_are_taken_anew(
     assert any(picture.mode.startswith("I") for picture in pictures)
     statistics = manifest(tmp_path / "new")["splits"]["train"]["statistics"]
     assert (statistics["width"]["mean"], statistics["height"]["mean"]) == (20, 16)
-    # Beside others of 8 bits, whichever comes first.
+
+
+@pytest.mark.thorough
+def test_16_bits_stay_beside_8_whichever_come_first(
+    cli: Cli, radiographs: Made, tmp_path: Path
+) -> None:
     deep, flat = tmp_path / "deep", radiographs.out
+    assert cli(*radiographs.command(deep, "--depth", "keep")).code == 0
     for number, named in enumerate(([f"a={deep}", f"b={flat}"], [f"b={flat}", f"a={deep}"])):
         joined = tmp_path / f"joined-{number}"
         chosen = ("select", *named, "--splits", "test", "--sample", "80%")

@@ -87,7 +87,7 @@ def test_they_stay_with_what_is_made_of_the_set(cli: Cli, tmp_path: Path) -> Non
     assert labels_of(tmp_path / "more") == {key: [*row, 0] for key, row in LABELS.items()}
 
 
-@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("packed", everyday([True], [False]))
 def test_what_is_left_out_is_counted_and_has_a_row(cli: Cli, tmp_path: Path, packed: bool) -> None:
     out = tmp_path / "out"
     words = (*words_of(tmp_path, packed=packed), "--uncertain", "exclude")
