@@ -403,7 +403,7 @@ def test_groups_stay_what_they_are(cli: Cli, tmp_path: Path) -> None:
     assert "--splits_from" not in error
 
 
-@pytest.mark.parametrize("sink", ["tfrecord", "webdataset"])
+@pytest.mark.parametrize("sink", everyday(["tfrecord"], ["webdataset"]))
 def test_several_labels_of_which_some_are_new(cli: Cli, tmp_path: Path, sink: str) -> None:
     """A number for each class is one more then, so that only a format without these grows."""
     rows = [f"{number}.jpg,{label}" for number, label in enumerate(["a|b", "b", "none", "c|a"] * 4)]

@@ -46,7 +46,7 @@ def convert(cli: Cli, source: Path, out: Path, *words: object) -> None:
 
 
 # Writers and readers are tried by tests/formats/test_testing.py, of every format.
-@pytest.mark.parametrize("name", everyday(["hdf5"], ENCODED[1:]))
+@pytest.mark.parametrize("name", everyday(["webdataset"], ENCODED[1:]))
 def test_there_and_back_again_is_the_same_file(
     cli: Cli, tiny: Made, shelf: Shelf, tmp_path: Path, name: str
 ) -> None:
@@ -120,10 +120,9 @@ def test_boxes_survive_are_cut_with_their_images_or_their_loss_is_said(
     assert cli(*tiny.command(out, "--bbox_csv", csv)).code == 0
     boxes = [it.fields.get("boxes") for it in dataprep.open(out, "train")]
     assert sum(map(bool, boxes)) == len(names[::2])
-    for name in ("webdataset", "hdf5"):
-        convert(cli, out, tmp_path / name, "--sink", name)
-        assert [it.fields.get("boxes") for it in dataprep.open(tmp_path / name, "train")] == boxes
-    convert(cli, out, tmp_path / "cut", "--sink", "hdf5", "--center_crop", 8)
+    convert(cli, out, tmp_path / "same", "--sink", "webdataset")
+    assert [it.fields.get("boxes") for it in dataprep.open(tmp_path / "same", "train")] == boxes
+    convert(cli, out, tmp_path / "cut", "--sink", "parquet", "--center_crop", 8)
     cut = [it.fields.get("boxes") for it in dataprep.open(tmp_path / "cut", "train")]
     assert [*map(bool, cut)] == [*map(bool, boxes)]
     assert {*filter(None, cut)} == {((0.0, 0.0, 0.5, 1.0),)}
@@ -200,10 +199,10 @@ def test_images_are_resized_as_from_the_raw_data_of_which_they_are_copies(
     ("source", "sink", "recipe", "form", "channels"),
     [
         ("tfrecord", "recordio", ("--quality", 60, "--color", "gray"), "JPEG", 1),
-        ("hdf5-arrays", "hdf5-arrays", ("--resize", "12x10", "--color", "gray"), "RAW", 1),
         *(
             pytest.param(*case, marks=pytest.mark.thorough)  # as pixels come back from PNG above
             for case in (
+                ("hdf5-arrays", "hdf5-arrays", ("--resize", "12x10", "--color", "gray"), "RAW", 1),
                 ("tfrecord", "webdataset", ("--encoding", "png"), "PNG", 3),
                 ("tfrecord", "hdf5-arrays", ("--resize", "12x10"), "RAW", 3),
                 ("hdf5-arrays", "webdataset", ("--center_crop", 10), "PNG", 3),

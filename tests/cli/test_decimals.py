@@ -41,7 +41,7 @@ def scores_of(out: Path, where: str | None = None) -> dict[str, float]:
 
 
 # Writers and readers are tried by tests/formats/test_testing.py, of every format.
-@pytest.mark.parametrize("sink", everyday(["hdf5"], SINKS))
+@pytest.mark.parametrize("sink", everyday(["webdataset"], SINKS))
 def test_they_come_back_from_every_format(
     cli: Cli, words: tuple[str, ...], tmp_path: Path, sink: str
 ) -> None:

@@ -15,7 +15,7 @@ from dataprep.sealed.set import SealedSet
 from tests.conftest import ENCODED, Cli, Made, Shelf, everyday
 
 
-@pytest.mark.parametrize("name", everyday(["hdf5", "parquet"], ENCODED))
+@pytest.mark.parametrize("name", everyday(["parquet"], ENCODED))
 def test_formats_do_not_matter(cli: Cli, shelf: Shelf, name: str) -> None:
     one, other = shelf("tfrecord").out, shelf(name).out
     for a, b in ((one, other), (other, one)):
