@@ -115,6 +115,7 @@ def test_the_bytes_depend_on_nothing_but_what_was_added_when(
     assert len(manifest_of(other)["generations"]) == 3
 
 
+@pytest.mark.thorough  # inodes above tell that old shards stay
 def test_one_percent_more_images_write_little_more_than_one_percent(
     cli: Cli, tmp_path: Path
 ) -> None:

@@ -150,6 +150,7 @@ def test_a_table_that_was_exchanged_is_noticed(cli: Cli, captioned: Made, tmp_pa
     assert "its captions is" in result.out + result.err
 
 
+@pytest.mark.thorough  # test_append grows sets every day
 def test_a_set_grows_by_images_with_captions(cli: Cli, captioned: Made, tmp_path: Path) -> None:
     half, whole = tmp_path / "half.jsonl", Path(captioned.raw.options[1])
     lines = whole.read_text("utf-8").splitlines(keepends=True)

@@ -148,7 +148,7 @@ def test_the_copies_share_a_secret_that_the_command_does_not_know(job: Job, plai
     assert len(seen[0].split()[0]) == 64
 
 
-@pytest.mark.parametrize("job", ["pbs"], indirect=True)
+@pytest.mark.parametrize("job", everyday(["none"], ["pbs"]), indirect=True)
 def test_a_copy_that_cannot_be_made_means_no_command(job: Job, plain: Path) -> None:
     (plain / "pipe").symlink_to("nowhere")
     code, out, err = job.run(plain, "--rendezvous", "none", "--", "echo", "training")
