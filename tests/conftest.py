@@ -59,12 +59,17 @@ THOROUGH = (
     *("pipelines/test_slurm_workers.py", "review/test_report.py", "staging/test_broadcast.py"),
 )
 
-# Likewise, of tests of every format: these cost processes, as others of the same library do; that
-# their bytes are the same is also seen by tests/golden.
+# Likewise, of tests of every format: these cost processes, and one of each kind is kept; that their
+# bytes are the same is also seen by tests/golden.
 THOROUGH_TESTS = {
-    f"{test}[{variant}]"
-    for test in ("test_damage_is_one_line", "test_equal_examples_give_equal_bytes")
-    for variant in ("hdf5-arrays", "hdf5-caffe", "raw")
+    *(f"test_damage_is_one_line[{name}]" for name in ("hdf5", "hdf5-arrays", "hdf5-caffe", "raw")),
+    *(
+        f"test_equal_examples_give_equal_bytes[{name}]"
+        for name in (
+            *("arrayrecord", "encoded", "hdf5-arrays", "hdf5-caffe"),
+            *("parquet", "raw", "recordio", "webdataset"),
+        )
+    ),
 }
 
 # What takes longest; whether its tests share what takes long to make, and so a process.
@@ -139,6 +144,12 @@ def everyday(chosen: Sequence[Any], others: Sequence[Any]) -> list[Any]:
     return [*chosen, *(pytest.param(*it, marks=pytest.mark.thorough) for it in left)]
 
 
+def few(examples: int, otherwise: int = 100) -> settings:
+    """So many examples a day of what costs much, a database or a set each."""
+    daily = settings.get_current_profile_name() == "everyday"
+    return settings(max_examples=examples if daily else otherwise)
+
+
 # CheXNet's order, written out once more: what is expected must not come from the code under test.
 FINDINGS = (
     *("Atelectasis", "Cardiomegaly", "Effusion", "Infiltration", "Mass", "Nodule", "Pneumonia"),
@@ -148,7 +159,7 @@ FINDINGS = (
 
 # A deadline is a timed assertion: it fails on a busy machine and proves nothing.
 settings.register_profile("untimed", deadline=None)
-settings.register_profile("everyday", deadline=None, max_examples=25)
+settings.register_profile("everyday", deadline=None, max_examples=15)
 settings.load_profile("untimed")
 
 
@@ -164,6 +175,16 @@ def pytest_configure(config: pytest.Config) -> None:
     """Try fewer examples of a property every day."""
     if "not thorough" in config.getoption("markexpr"):
         settings.load_profile("everyday")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not even read, in each process, modules of which every test is left out."""
+    left = "not thorough" in config.getoption("markexpr") and _is_thorough(collection_path)
+    return True if left else None
+
+
+def _is_thorough(path: Path) -> bool:
+    return any(path.is_relative_to(Path(__file__).parent / name) for name in THOROUGH)
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
@@ -187,11 +208,7 @@ def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> Generator[None]:
     """Mark the tests of whole folders and modules, and of what cannot be written here."""
-    thorough = {
-        path
-        for path in {item.path for item in items}
-        if any(path.is_relative_to(Path(__file__).parent / name) for name in THOROUGH)
-    }
+    thorough = {path for path in {item.path for item in items} if _is_thorough(path)}
     for item in items:
         if item.path in thorough or item.name in THOROUGH_TESTS:
             item.add_marker(pytest.mark.thorough)

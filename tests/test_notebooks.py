@@ -77,6 +77,7 @@ def test_prepare_works_in_a_notebook_and_loads_nothing_into_the_page(
 @pytest.mark.skipif(
     not all(map(find_spec, NEEDED)), reason="needs nbclient and ipykernel, which run a notebook"
 )
+@pytest.mark.thorough  # one kernel a day
 def test_a_mistake_is_a_line_and_sets_are_tables_with_pictures(
     tiny: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

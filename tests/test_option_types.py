@@ -111,6 +111,7 @@ def test_help_reads_like_a_page() -> None:
     assert max(map(len, text.partition(signature)[2].splitlines())) <= 100
 
 
+@pytest.mark.thorough  # every day the stub is compared
 def test_completion_knows_every_option(tmp_path: Path) -> None:
     jedi = pytest.importorskip("jedi", reason="needs jedi, which IPython brings")
     for name in NAMES:

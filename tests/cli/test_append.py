@@ -98,6 +98,7 @@ def test_new_images_get_shards_of_their_own_and_the_old_ones_new_names(
     assert (after["input"], after["totals"]) == (once["input"], once["totals"])
 
 
+@pytest.mark.thorough  # every day tests/golden and test_compact see the bytes of what grew
 def test_the_bytes_depend_on_nothing_but_what_was_added_when(
     cli: Cli, grown: Made, tmp_path: Path
 ) -> None:
@@ -114,6 +115,7 @@ def test_the_bytes_depend_on_nothing_but_what_was_added_when(
     assert len(manifest_of(other)["generations"]) == 3
 
 
+@pytest.mark.thorough  # inodes above tell that old shards stay
 def test_one_percent_more_images_write_little_more_than_one_percent(
     cli: Cli, tmp_path: Path
 ) -> None:
@@ -180,6 +182,7 @@ def test_archives_grow_too(cli: Cli, photos: Made, tmp_path: Path) -> None:
     assert verify(made.out, "decode", threads=1).problems == ()
 
 
+@pytest.mark.thorough  # as folders do below, and --exclude
 def test_radiographs_that_were_missing_are_added_with_all_that_is_known_of_them(
     cli: Cli, tmp_path: Path
 ) -> None:
@@ -347,12 +350,13 @@ def test_only_a_whole_data_set_grows(cli: Cli, grown: Made) -> None:
 
 @pytest.mark.parametrize(
     ("options", "said"),
-    [
-        (("--sink", "recordio"), "recordio has one file of all of"),
-        (("--sink", "hdf5-caffe", "--resize", "16x16"), "hdf5-caffe has files of all of"),
-        (("--stats",), "it has statistics"),
-        (("--limit", "4"), "it was made with --limit"),
-    ],
+    everyday(
+        [(("--sink", "recordio"), "recordio has one file of all of"), (("--stats",), "it has sta")],
+        [
+            (("--sink", "hdf5-caffe", "--resize", "16x16"), "hdf5-caffe has files of all of"),
+            (("--limit", "4"), "it was made with --limit"),
+        ],
+    ),
 )
 def test_what_cannot_grow_says_so(
     cli: Cli, folders: Made, tmp_path: Path, options: tuple[str, ...], said: str
@@ -400,7 +404,7 @@ def test_groups_stay_what_they_are(cli: Cli, tmp_path: Path) -> None:
     assert "--splits_from" not in error
 
 
-@pytest.mark.parametrize("sink", ["tfrecord", "webdataset"])
+@pytest.mark.parametrize("sink", everyday(["tfrecord"], ["webdataset"]))
 def test_several_labels_of_which_some_are_new(cli: Cli, tmp_path: Path, sink: str) -> None:
     """A number for each class is one more then, so that only a format without these grows."""
     rows = [f"{number}.jpg,{label}" for number, label in enumerate(["a|b", "b", "none", "c|a"] * 4)]
@@ -429,7 +433,7 @@ def test_a_conversion_does_not_grow(cli: Cli, grown: Made, tmp_path: Path) -> No
 
 
 # The other two are as recordio and hdf5: with sidecars, and with classes in each shard.
-@pytest.mark.parametrize("sink", everyday(["recordio", "lmdb", "hdf5"], ["webdataset", "parquet"]))
+@pytest.mark.parametrize("sink", everyday(["recordio", "hdf5"], ["lmdb", "webdataset", "parquet"]))
 def test_formats_of_several_files_grow(cli: Cli, folders: Made, tmp_path: Path, sink: str) -> None:
     """Also those whose shards have sidecars, or are directories; not by classes that all have."""
     raw = replace(folders.raw.copy(tmp_path / "raw"), options=(*CUT, "--sink", sink))

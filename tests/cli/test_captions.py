@@ -150,6 +150,7 @@ def test_a_table_that_was_exchanged_is_noticed(cli: Cli, captioned: Made, tmp_pa
     assert "its captions is" in result.out + result.err
 
 
+@pytest.mark.thorough  # test_append grows sets every day
 def test_a_set_grows_by_images_with_captions(cli: Cli, captioned: Made, tmp_path: Path) -> None:
     half, whole = tmp_path / "half.jsonl", Path(captioned.raw.options[1])
     lines = whole.read_text("utf-8").splitlines(keepends=True)
@@ -190,8 +191,12 @@ def test_people_are_shown_them(cli: Cli, captioned: Made, tmp_path: Path) -> Non
     assert (field["dataType"], field["isArray"]) == ("sc:Text", True)
     assert '"image-to-text"' in (out / "README.md").read_text()
     assert ' "a quiet airfield"' in repr(dataprep.open(out, "train", where="captions is not null"))
+
+
+@pytest.mark.thorough
+def test_the_report_has_them(captioned: Made, tmp_path: Path) -> None:
     if find_spec("matplotlib") is not None and find_spec("jinja2") is not None:
-        page = dataprep.report(out, to=tmp_path / "report.html").read_text()
+        page = dataprep.report(captioned.out, to=tmp_path / "report.html").read_text()
         assert "a quiet airfield" in page
 
 

@@ -19,6 +19,7 @@ from tests.conftest import (
     Cli,
     Made,
     Raw,
+    everyday,
     hashes,
     leftovers,
     read_labels,
@@ -269,13 +270,13 @@ def is_colour(example: Example, _: bytes) -> None:
 
 @pytest.mark.parametrize(
     ("options", "check"),
-    [
-        (("--depth", "keep"), keeps_depth),
-        (("--resize", "16", "--encoding", "jpeg"), is_small_grey_jpeg),
-        (("--resize", "250x250"), is_radiologists),
-        (("--color", "rgb"), is_colour),
-    ],
-    ids=["deep", "small-jpeg", "radiologist", "rgb"],
+    everyday(
+        [
+            (("--depth", "keep"), keeps_depth),
+            (("--resize", "16", "--encoding", "jpeg"), is_small_grey_jpeg),
+        ],
+        [(("--resize", "250x250"), is_radiologists), (("--color", "rgb"), is_colour)],
+    ),
 )
 def test_pixels_are_what_was_asked_for(
     cli: Cli,

@@ -145,6 +145,7 @@ def test_classes_that_came_later_stay_behind_the_others(cli: Cli, grown: Made) -
     assert manifest_of(grown.out)["splits"]["train"]["class_spread"] == 1
 
 
+@pytest.mark.thorough  # each alone is tried every day
 def test_a_compacted_set_grows_and_is_compacted_again(
     cli: Cli, grown: Made, tmp_path: Path
 ) -> None:

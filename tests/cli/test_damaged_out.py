@@ -60,7 +60,10 @@ def cases(names: Sequence[str], everyday: Collection[str]) -> list[Any]:
 
 
 @pytest.mark.parametrize("sealed", [False, pytest.param(True, marks=pytest.mark.thorough)])
-@pytest.mark.parametrize(("name", "damage"), cases(KEPT, KEPT))
+# Every day all state files in one set: tests/faults/test_torn.py.
+@pytest.mark.parametrize(
+    ("name", "damage"), cases(KEPT, ["manifest.json", "records.parquet", ".dataprep/job.json"])
+)
 def test_any_kept_file_heals_or_is_overwritten(
     cli: Cli, tiny: Made, tmp_path: Path, name: str, damage: str, sealed: bool
 ) -> None:
@@ -311,7 +314,7 @@ def test_no_private_directory_is_a_link(cli: Cli, grown: Made, tmp_path: Path, n
     assert (elsewhere / "summary.json").read_text() == "mine"
 
 
-@pytest.mark.parametrize("path", [".dataprep/job.json", "-rf", "train/-rf", "../mine"])
+@pytest.mark.parametrize("path", everyday(["../mine"], [".dataprep/job.json", "-rf", "train/-rf"]))
 def test_a_manifest_names_only_files_of_a_data_set(
     cli: Cli, tiny: Made, tmp_path: Path, path: str
 ) -> None:

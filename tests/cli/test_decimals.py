@@ -15,7 +15,7 @@ from dataprep.formats.tfrecord import frames, unframe
 from dataprep.sealed.set import SealedSet
 from dataprep_schemas import example_pb2
 from dataprep_schemas.fields import Field
-from tests.conftest import Cli, rows_of
+from tests.conftest import Cli, everyday, rows_of
 from tests.fuzz.raw_readers import picture
 
 SCORES = {f"{at}.jpg": score for at, score in enumerate(("0.143", "1", "-2.5e-3", "", "12.75"))}
@@ -40,7 +40,8 @@ def scores_of(out: Path, where: str | None = None) -> dict[str, float]:
         return {one.key: one.fields["score"] for one in records if "score" in one.fields}
 
 
-@pytest.mark.parametrize("sink", SINKS)
+# Writers and readers are tried by tests/formats/test_testing.py, of every format.
+@pytest.mark.parametrize("sink", everyday(["webdataset"], SINKS))
 def test_they_come_back_from_every_format(
     cli: Cli, words: tuple[str, ...], tmp_path: Path, sink: str
 ) -> None:

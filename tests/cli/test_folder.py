@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 import dataprep
-from tests.conftest import Cli, Made, hashes, leftovers
+from tests.conftest import Cli, Made, everyday, hashes, leftovers
 from tests.datasets.test_folder import write_archive
 from tests.datasets.test_folder_listing import write_listing
 from tests.finished_sets import examples_of, keys_of, manifest_of, splits_of
@@ -196,7 +196,7 @@ def test_what_is_assigned_stays_even_where_out_is_made_anew(
     assert splits_of(tmp_path / "of_a_table") == after
 
 
-@pytest.mark.parametrize("group_by", ["path", "patient"])
+@pytest.mark.parametrize("group_by", everyday(["patient"], ["path"]))
 def test_folds_are_attributes_and_stay_when_a_data_set_grows(
     cli: Cli, tmp_path: Path, group_by: str
 ) -> None:

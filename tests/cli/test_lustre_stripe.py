@@ -9,7 +9,7 @@ import pytest
 from dataprep.errors import DatasetError
 from dataprep.jobs.running.build_directory import lay_out
 from dataprep.jobs.running.job import Job
-from tests.conftest import Cli, Made, hashes, leftovers
+from tests.conftest import Cli, Made, everyday, hashes, leftovers
 from tests.system.lustre.lustre import Lustre, layout, make_lustre
 
 MIB = 1 << 20
@@ -58,11 +58,10 @@ def test_a_job_s_directories_are_laid_out_before_their_first_file(
 @pytest.mark.usefixtures("only_laid_out")
 @pytest.mark.parametrize(
     ("words", "stripes"),
-    [
-        (("--lustre_stripe", "auto"), [7]),
-        (("--lustre_stripe", "4", "--lustre_pool", "flash"), [4]),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
+    everyday(
+        [(("--lustre_stripe", "auto"), [7])],
+        [(("--lustre_stripe", "4", "--lustre_pool", "flash"), [4])],
+    ),
 )
 def test_one_large_file_is_striped(
     cli: Cli,
@@ -115,11 +114,10 @@ def test_a_job_keeps_what_somebody_chose_unless_it_is_asked(
 
 @pytest.mark.parametrize(
     ("state", "note"),
-    [
-        ({"restricted": True}, "but in force is 1 stripe of 1 MiB"),
-        ({"fails": {"setstripe": 5}}, "failed: exit code 5"),
-    ],
-    ids=["restricted", "failing"],
+    everyday(
+        [({"restricted": True}, "but in force is 1 stripe of 1 MiB")],
+        [({"fails": {"setstripe": 5}}, "failed: exit code 5")],
+    ),
 )
 def test_a_layout_that_nobody_asked_for_stops_no_job(
     cli: Cli, lustre: Lustre, tiny: Made, state: dict[str, object], note: str

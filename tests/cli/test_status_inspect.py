@@ -46,12 +46,12 @@ def test_the_recipe_is_told_where_a_command_is_to_be_run_again(
     cli: Cli, spoilt: Raw, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
-    words = ("--seed", "7", "--resize", "16", "--sink", "hdf5")
+    words = ("--seed", "7", "--resize", "16", "--sink", "recordio")
     assert cli(*spoilt.command(out, *words)).code == 3
     recipe = (
         "recipe: imagenet --resize 16 --layout split --num_shards train=3 "
         "--num_shards validation=1 --seed 7 --shuffle train=stratified --shuffle validation=none "
-        "--sink hdf5"
+        "--sink recordio"
     )
     assert recipe in cli("status", out).out.splitlines()
     assert cli(*spoilt.command(out, *words, "--max_bad", "4")).code == 0

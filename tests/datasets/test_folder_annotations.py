@@ -294,9 +294,7 @@ def write_unlabelled(raw: Path) -> None:
 
 
 # Caffe's Datum has one label. What others make of none is tried by tests/formats/test_testing.py.
-@pytest.mark.parametrize(
-    "sink", everyday(["tfrecord", "hdf5-arrays"], sorted({*installed(SINKS)} - {"lmdb"}))
-)
+@pytest.mark.parametrize("sink", everyday(["tfrecord"], sorted({*installed(SINKS)} - {"lmdb"})))
 def test_images_without_labels(sink: str, tmp_path: Path) -> None:
     write_unlabelled(tmp_path / "raw")
     options = {"resize": "8x8"} if load_sink(sink).pixels else {}

@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 
 from dataprep.datasets.folder.dataset import Folder
-from tests.conftest import Cli, rows_of
+from tests.conftest import Cli, everyday, rows_of
 from tests.docs.pages import DOCS
 from tests.finished_sets import manifest_of
 
@@ -115,7 +115,9 @@ PUBLISHED: dict[str, tuple[list[str], dict[str, str], list[Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.parametrize(
+    "name", everyday(["ImageNetV2", "Tiny-ImageNet", "Food-101", "APTOS"], [*PUBLISHED])
+)
 def test_the_command_of_a_set_as_published(tmp_path: Path, cli: Cli, name: str) -> None:
     raw, out = tmp_path / "raw", tmp_path / "out"
     images, texts, expected = PUBLISHED[name]

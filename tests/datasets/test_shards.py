@@ -31,7 +31,7 @@ from dataprep.formats.mds import mds_samples
 from dataprep.formats.parquet.listing import NotInPlaceError, places_of
 from dataprep.formats.samples import varint
 from dataprep.rows import Scanned
-from tests.conftest import hashes
+from tests.conftest import everyday, hashes
 from tests.datasets.packing import (
     CLASSES,
     WRITERS,
@@ -88,7 +88,7 @@ def from_folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-@pytest.mark.parametrize("form", WRITERS)
+@pytest.mark.parametrize("form", everyday(["webdataset.tar.gz", "parquet", "tfrecord"], [*WRITERS]))
 def test_every_form_of_the_same_images_gives_the_same_bytes(
     form: str, from_folders: Path, tmp_path: Path
 ) -> None:
@@ -373,8 +373,13 @@ def test_vectors_of_zeros_and_ones_are_several_labels(tmp_path: Path) -> None:
     assert sorted(found.values()) == [(), (0, 2), (1,)]
 
 
-@pytest.mark.parametrize("label", ["label", "labels"])
-@pytest.mark.parametrize("kind", [pa.int64(), pa.float32()])
+@pytest.mark.parametrize(
+    ("label", "kind"),
+    everyday(
+        [("label", pa.int64()), ("labels", pa.float32())],
+        [("label", pa.float32()), ("labels", pa.int64())],
+    ),
+)
 def test_so_are_they_in_parquet_whatever_the_field_is_called(
     label: str, kind: pa.DataType, tmp_path: Path
 ) -> None:

@@ -38,6 +38,7 @@ from dataprep.errors import SourceError
 from dataprep.options import FILE, option
 from dataprep.synthesize.chestxray14 import synthesize_chestxray14
 from dataprep_schemas.fields import BOX_LABELS, BOXES
+from tests.conftest import everyday
 from tests.datasets.conftest import RawData
 from tests.datasets.test_folder import SMALL, split_archives, write_tree
 from tests.datasets.test_folder_listing import write_listing
@@ -246,7 +247,7 @@ def _elsewhere(suite: DatasetTests, dataset: Dataset, raw: Path, tmp_path: Path)
 
 
 class TestToy(DatasetTests):
-    @pytest.fixture(params=[Toy, FindsClasses], ids=lambda kind: kind.__name__)
+    @pytest.fixture(params=everyday([Toy], [FindsClasses]), ids=lambda kind: kind.__name__)
     def dataset(self, request: pytest.FixtureRequest) -> Dataset:
         kind: type[Dataset] = request.param
         return kind()
@@ -280,7 +281,10 @@ class TestImageNet(DatasetTests):
 
 @pytest.fixture(
     scope="module",
-    params=[("tar.gz", "official"), ("flat", "random-by-patient")],
+    params=[
+        ("flat", "random-by-patient"),
+        pytest.param(("tar.gz", "official"), marks=pytest.mark.thorough),
+    ],
     ids=" ".join,
 )
 def radiographs(
@@ -313,7 +317,7 @@ class TestFolder(DatasetTests):
     def dataset(self) -> Dataset:
         return Folder()
 
-    @pytest.fixture(params=["folders", ".tar.gz", ".zip"])
+    @pytest.fixture(params=everyday(["folders", ".zip"], [".tar.gz"]))
     def raw(self, request: pytest.FixtureRequest, tmp_path: Path) -> Path:
         if request.param == "folders":
             write_tree(tmp_path / "raw", SMALL)

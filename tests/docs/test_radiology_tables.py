@@ -19,7 +19,7 @@ from PIL import Image
 
 import dataprep
 from dataprep.sealed.set import SealedSet
-from tests.conftest import Cli
+from tests.conftest import Cli, everyday
 from tests.docs.pages import DOCS, said
 
 PAGE = DOCS / "radiographs.md"
@@ -175,7 +175,7 @@ def test_every_recipe_is_tried() -> None:
     assert re.findall(r"^### (.*)$", page, re.M) == [*RECIPES]
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", everyday(["MIMIC-CXR-JPG", "RSNA Pneumonia"], [*RECIPES]))
 def test_a_recipe_gives_the_labels_of_the_tables(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

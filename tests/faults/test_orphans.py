@@ -29,7 +29,7 @@ from dataprep_pipelines.runners.local import LocalEngine
 from dataprep_pipelines.tasks import task_file
 from dataprep_pipelines.write import WriteShard
 from dataprep_schemas.state import CommitRecord
-from tests.conftest import Made, hashes, leftovers
+from tests.conftest import Made, everyday, hashes, leftovers
 from tests.jobs.markers import claim_of
 
 SHARD = ShardName("train", 2, 6)
@@ -99,7 +99,7 @@ def work_as_orphan(job: Job, lease: object) -> None:
         engine.run(Round([SHARD], work, Parallelism(), lambda: None, failures))
 
 
-@pytest.mark.parametrize("swept", [True, False], ids=["swept", "late"])
+@pytest.mark.parametrize("swept", everyday([True], [False]))
 def test_an_orphan_does_not_fail_the_new_run_and_publishes_the_same_bytes(
     tiny: Made, job: Job, swept: bool
 ) -> None:

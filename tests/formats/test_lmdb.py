@@ -19,6 +19,7 @@ from dataprep.formats.example import DatasetInfo, Example
 from dataprep.formats.lmdb import environment as lmdb_environment
 from dataprep.formats.lmdb.caffe import LmdbSink
 from dataprep.formats.subprocess_reader import read_unverified
+from tests.conftest import everyday
 from tests.formats.examples import RAW, SINGLE, example, places, write
 
 KINDS: dict[str, tuple[Callable[[], Sink], DatasetInfo]] = {
@@ -90,7 +91,7 @@ def records(info: DatasetInfo) -> list[Example]:
     return [example(number, info, 0 if info.size else number * 37 % 9000) for number in range(400)]
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", everyday(["caffe"], [*KINDS]))
 def test_neither_old_memory_nor_the_environment_is_in_the_file(name: str, tmp_path: Path) -> None:
     make, info = KINDS[name]
     paths, others = (places(make(), tmp_path / folder) for folder in ("here", "there"))

@@ -33,7 +33,7 @@ from dataprep.system.state_files import hashed, write_state
 from dataprep_pipelines.runners import RunningEngine
 from dataprep_schemas.manifest import File
 from dataprep_schemas.state import CommitRecord, RowsFile, ShardName
-from tests.conftest import Cli, Shelf
+from tests.conftest import Cli, Shelf, everyday
 from tests.forging import forge
 
 ROWS = ".dataprep/commits/train-00001-of-00004.parquet"
@@ -240,7 +240,7 @@ def test_shards_are_added_up_and_nonsense_is_passed_over(
     assert images_under_way(workspace) == 0
 
 
-@pytest.mark.parametrize("command", ["imagenet", "convert"])
+@pytest.mark.parametrize("command", everyday(["imagenet"], ["convert"]))
 def test_a_single_large_shard_is_seen_before_it_is_committed(
     cli: Cli,
     shelf: Shelf,

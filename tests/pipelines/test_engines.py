@@ -154,6 +154,7 @@ for position in WorkQueue(*sys.argv[1:], tuple(range(300))):
 SHARDS = tuple(ShardName("train", number, 300) for number in range(300))
 
 
+@pytest.mark.thorough  # test_invariance has two of them every day
 def test_several_processes_get_every_shard_once() -> None:
     with work_queue(SHARDS) as work:
         command = [sys.executable, "-c", _TAKE, work.path, work.name]

@@ -21,7 +21,7 @@ from tests.conftest import BEAM, Cli, Made, Raw, everyday, hashes, leftovers
 
 
 # The set that the others are compared with is made by some threads already.
-@pytest.mark.parametrize("workers", everyday([1, 5], [3]))
+@pytest.mark.parametrize("workers", everyday([5], [1, 3]))
 def test_workers_do_not_show(cli: Cli, photos: Made, tmp_path: Path, workers: int) -> None:
     """One thread, some threads, and two processes of them."""
     assert processes_for(workers) == (2 if workers == 5 else 1)
@@ -35,7 +35,7 @@ def test_workers_do_not_show(cli: Cli, photos: Made, tmp_path: Path, workers: in
     "beam",
     [
         ("--", "--direct_running_mode=multi_threading", "--direct_num_workers=2"),
-        ("--runner", "FnApiRunner"),
+        pytest.param(("--runner", "FnApiRunner"), marks=pytest.mark.thorough),
     ],
 )
 def test_beam_s_own_options_do_not_show(

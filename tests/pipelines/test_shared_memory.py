@@ -51,6 +51,7 @@ def test_a_full_dev_shm_is_no_reason_to_stop(cli: Cli, tiny: Made, tmp_path: Pat
     assert cli("verify", tmp_path / "out", "--level", "decode").code == 0
 
 
+@pytest.mark.thorough  # as every kill
 def test_a_job_that_is_killed_leaves_nothing_on_the_machine(tiny: Made, tmp_path: Path) -> None:
     if subprocess.run([*_PRIVATE, "true"], check=False).returncode:
         pytest.skip("this machine allows no user namespaces")

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
@@ -20,7 +20,7 @@ from dataprep.images import Recipe, Resize, prepare
 from dataprep.images.fingerprint import Fingerprint, fingerprint, mirroring, small_grey
 from dataprep.review import near
 from dataprep.tables.database import Database, open_database
-from tests.conftest import Cli, rows_of
+from tests.conftest import Cli, few, rows_of
 from tests.review.conftest import Planted, jpeg, photo
 
 COPIES: dict[str, Callable[[Image.Image], bytes]] = {
@@ -155,7 +155,7 @@ def test_a_check_of_headers_sees_nothing() -> None:
     assert prepare(jpeg(photo(1)), Recipe(check="header")).grey is None
 
 
-@settings(max_examples=30)  # each a database
+@few(10, 30)
 @given(st.data(), st.integers(0, 127))
 def test_few_pictures_are_all_compared(data: st.DataObject, distance: int) -> None:
     bits = st.integers(0, 2**255 - 1).map(lambda number: f"{number << 1:064x}")

@@ -18,7 +18,7 @@ from pyarrow import parquet
 
 from dataprep.formats import subprocess_reader
 from dataprep.sealed import verify
-from tests.conftest import Cli, Made, Shelf
+from tests.conftest import Cli, Made, Shelf, everyday
 from tests.forging import forge, rehashed
 
 LEVELS = ("size", "hash", "records", "decode")
@@ -140,10 +140,7 @@ def test_a_table_that_says_something_else_is_found_at_level_records(
 @pytest.mark.parametrize("what", ["synsets", "names"])
 @pytest.mark.parametrize(
     "name",
-    [
-        *("tfrecord", "webdataset", "hdf5"),
-        *(pytest.param(name, marks=pytest.mark.thorough) for name in ("hdf5-arrays", "hdf5-caffe")),
-    ],
+    everyday(["tfrecord"], ["hdf5", "webdataset", "hdf5-arrays", "hdf5-caffe"]),
 )
 def test_a_manifest_of_other_classes_is_found_where_the_format_stores_them(
     cli: Cli, shelf: Shelf, tmp_path: Path, name: str, what: str

@@ -22,6 +22,7 @@ from dataprep.staging.handshake import SECRET
 from dataprep.staging.request import StageReporter, StageRequest
 from dataprep.staging.run import _Signals, run_on_copy
 from dataprep.staging.stage import stage
+from tests.conftest import everyday
 from tests.staging.conftest import _SPOKEN
 
 # Runs the command twice, as two nodes, each of which has a scratch of its own at one place: what
@@ -147,7 +148,7 @@ def test_the_copies_share_a_secret_that_the_command_does_not_know(job: Job, plai
     assert len(seen[0].split()[0]) == 64
 
 
-@pytest.mark.parametrize("job", ["pbs"], indirect=True)
+@pytest.mark.parametrize("job", everyday(["none"], ["pbs"]), indirect=True)
 def test_a_copy_that_cannot_be_made_means_no_command(job: Job, plain: Path) -> None:
     (plain / "pipe").symlink_to("nowhere")
     code, out, err = job.run(plain, "--rendezvous", "none", "--", "echo", "training")
@@ -173,7 +174,7 @@ def test_a_copy_that_was_moved_away_before_the_command_means_no_command(
 
 
 @pytest.mark.parametrize("job", ["pbs"], indirect=True)
-@pytest.mark.parametrize("moved", [True, False])
+@pytest.mark.parametrize("moved", everyday([True], [False]))
 def test_the_job_s_first_node_looks_again_before_the_command(
     job: Job, plain: Path, moved: bool
 ) -> None:
@@ -204,7 +205,7 @@ def test_a_program_that_is_not_there_is_named_before_anything_is_copied(
         ("none", signal.SIGINT, False),
         ("none", signal.SIGTERM, True),
         pytest.param("pbs", signal.SIGTERM, True, marks=pytest.mark.thorough),
-        ("lsf", signal.SIGUSR2, False),
+        pytest.param("lsf", signal.SIGUSR2, False, marks=pytest.mark.thorough),
     ],
     indirect=["job"],
 )
@@ -261,7 +262,7 @@ def test_a_warning_that_interrupts_nothing_is_heard_too() -> None:
     [
         ("none", signal.SIGTERM, False),
         pytest.param("lsf", signal.SIGTERM, False, marks=pytest.mark.thorough),
-        ("none", signal.SIGUSR1, True),
+        pytest.param("none", signal.SIGUSR1, True, marks=pytest.mark.thorough),
         ("pbs", signal.SIGUSR1, True),  # the warning is not the launcher's
     ],
     indirect=["job"],

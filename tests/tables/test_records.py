@@ -16,7 +16,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 import xxhash
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
@@ -37,6 +37,7 @@ from dataprep.tables.sealing import WrittenRecords
 from dataprep_schemas.fields import BOXES, Field
 from dataprep_schemas.state import CommitRecord
 from dataprep_schemas.tables import RECORDS, schema_of
+from tests.conftest import few
 from tests.jobs.conftest import job_of, workspace
 from tests.system.test_parquet_files import promise
 
@@ -45,7 +46,7 @@ __all__ = ["workspace"]  # the fixture
 CLASSES = (("n01", "tench"), ("n02", "goldfish"), ("n03", "shark|fish"))
 INFO = DatasetInfo(CLASSES, multilabel=True)
 FIELDS = (BOXES, Field("age", "int"), Field("view", "text"))
-SETTINGS = settings(max_examples=8)
+SETTINGS = few(4, 8)
 
 KEYS = st.text("aZ0/é\U0001f41f'\"|", min_size=1, max_size=4)
 LABELS = st.sets(st.integers(0, 2)).map(lambda some: tuple(sorted(some)))

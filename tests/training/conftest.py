@@ -9,7 +9,7 @@ import pytest
 
 import dataprep
 from dataprep.training.records import Records
-from tests.conftest import Cli, Made, made_once, shared, write_tiny_raw
+from tests.conftest import Cli, Made, everyday, made_once, shared, write_tiny_raw
 
 READABLE = ["tfrecord", "hdf5", "lmdb", "recordio", "webdataset", "parquet"]
 
@@ -22,7 +22,8 @@ many = made_once(
 )
 
 
-@pytest.fixture(scope="session", params=READABLE)
+# Readers are tried by tests/formats/test_testing.py; these differ in what they keep open.
+@pytest.fixture(scope="session", params=everyday(["tfrecord", "hdf5", "lmdb"], READABLE))
 def out(
     request: pytest.FixtureRequest, cli: Cli, tiny: Made, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:

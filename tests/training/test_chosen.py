@@ -113,11 +113,11 @@ def test_a_table_that_was_changed_is_not_asked(tiny: Made, tmp_path: Path) -> No
     assert len(dataprep.open(out, limit=2)) == 2  # which needs no table
 
 
-def test_nodes_have_together_what_is_chosen_of_all(many: Made, tmp_path: Path) -> None:
-    whole = dataprep.open(many.out, where="height = 16", sample=0.5)
+def test_nodes_have_together_what_is_chosen_of_all(tiny: Made, tmp_path: Path) -> None:
+    whole = dataprep.open(tiny.out, where="height = 16", sample=0.5)
     found: list[str] = []
     for rank in range(2):
-        here = staged(many, tmp_path / str(rank), share=Share(rank, 2))
+        here = staged(tiny, tmp_path / str(rank), share=Share(rank, 2))
         mine = dataprep.open(here, where="height = 16", sample=0.5)
         assert mine.table["key"].to_pylist() == keys(mine)
         assert set(keys(mine)) == set(keys(whole)) & set(keys(dataprep.open(here)))
