@@ -17,6 +17,7 @@ from pathlib import Path
 
 from benchmarks import (
     engines,
+    feed,
     formats,
     memory,
     peers,
@@ -43,6 +44,7 @@ QUESTIONS: dict[str, Callable[[Setting], Sequence[Row | Sheet]]] = {
     "shards": shards.measure,
     "memory": memory.measure,
     "reading": reading.measure,
+    "feed": feed.measure,
     "staging": staging.measure,
     "remote": remote.measure,
     "engines": engines.measure,
@@ -69,6 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             quick=options.quick,
             # Programs start elsewhere. Not resolved: a link tells Python its environment.
             peers=options.peers.absolute(),
+            training=options,
         )
         described = describe(setting)
         for name in options.questions or QUESTIONS:
@@ -104,12 +107,13 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--peers",
         type=Path,
         default=ROOT / ".venv-peers",
-        help="for peers, reading: the environments that `make peers` makes [default: .venv-peers]",
+        help="environments of other tools, by `make peers` [default: .venv-peers]",
     )
     parser.add_argument(
         "--work", type=Path, help="where inputs and outputs go, 25 GB [default: temporary]"
     )
     parser.add_argument("--keep", action="store_true", help="keep the inputs for the next time")
+    feed.add_options(parser)
     options = parser.parse_args(arguments)
     unknown = [name for name in options.questions if name not in QUESTIONS]
     if unknown:

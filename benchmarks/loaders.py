@@ -1,9 +1,9 @@
-"""One data loader with two workers, timed over and over: ``loaders KIND DIRECTORY``.
+"""One data loader, timed over and over: ``loaders KIND DIRECTORY``; `feeding` trains from them.
 
 Each line on standard input is ``{"random": …}``, which makes the loader and runs an epoch to warm
 up, ``{}``, which runs another, or ``{"resume": true}``, which goes on in the middle of an epoch, as
 the loader's own users would; standard output says what it took. So programs of any interpreter can
-take turns, epoch by epoch, without their start-up. Each gives batches of 64 images and labels.
+take turns, epoch by epoch, without their start-up. Each gives batches of images and labels.
 
 ``KIND+turbo`` decodes with the libjpeg-turbo that dataprep uses, others with Pillow, as most do;
 ``crops-KIND`` gives random parts of 224 pixels, every second one mirrored. ``dataprep`` runs on any
@@ -20,19 +20,31 @@ import os
 import random as random_numbers
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from PIL import Image
 
-_BATCH = 64
-_WORKERS = 2
+_SIDE = 224  # pixels of a random part
 
-Epoch = Callable[[], int]
+Epoch = Callable[[], Iterable[Any]]
+"""Batches of an epoch, pairs of images and labels."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a loader is to do: in which order, for which rank, by how many threads or workers."""
+
+    random: bool = True
+    batch: int = 64
+    workers: int = 2
+    rank: int = 0
+    ranks: int = 1
 
 
 def main(kind: str, directory: Path) -> None:
@@ -45,15 +57,26 @@ def main(kind: str, directory: Path) -> None:
                 sys.stdout.flush()
                 continue
             epoch = None  # which ends the workers of the last one
-            epoch = _KINDS[_name(kind)](directory, asked["random"])
-            epoch()
+            epoch = loader(kind, directory, Wish(random=asked["random"]))
+            _images(epoch)
         assert epoch is not None
         start = time.perf_counter()
-        images = epoch()
+        images = _images(epoch)
         seconds = time.perf_counter() - start
         told = {"images": images, "seconds": seconds, "worker": _largest_worker()}
         print(json.dumps({**told, "process": _private("self")}))
         sys.stdout.flush()
+
+
+def loader(kind: str, directory: Path, wish: Wish) -> Epoch:
+    """What gives an epoch whenever it is called."""
+    global _TURBO  # which workers inherit
+    _TURBO = kind.endswith("+turbo")
+    return _KINDS[_name(kind)](directory, wish)
+
+
+def _images(epoch: Epoch) -> int:
+    return sum(len(labels) for _, labels in epoch())
 
 
 def _largest_worker() -> int:
@@ -95,35 +118,46 @@ def _part(encoded: bytes) -> Any:
     """As torchvision's ``RandomResizedCrop(224)`` and ``RandomHorizontalFlip`` with Pillow."""
     import torch
 
-    picture = Image.open(io.BytesIO(encoded)).convert("RGB")
-    width, height = picture.size
-    box = (0, 0, width, height)
+    if _TURBO:
+        picture = Image.fromarray(_pixels(encoded))
+    else:
+        picture = Image.open(io.BytesIO(encoded)).convert("RGB")
+    left, top, across, down = _box(*picture.size)
+    box = (left, top, left + across, top + down)
+    picture = picture.crop(box).resize((_SIDE, _SIDE), Image.Resampling.BILINEAR)
+    if random_numbers.random() < 0.5:
+        picture = picture.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+    return torch.from_numpy(np.array(picture)).permute(2, 0, 1)
+
+
+def _box(width: int, height: int) -> tuple[int, int, int, int]:
+    """Left, top, width and height of a random part."""
     for _ in range(10):
         area = width * height * random_numbers.uniform(0.08, 1)
         ratio = math.exp(random_numbers.uniform(math.log(3 / 4), math.log(4 / 3)))
         across, down = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
         if across <= width and down <= height:
             left = random_numbers.randint(0, width - across)
-            top = random_numbers.randint(0, height - down)
-            box = (left, top, left + across, top + down)
-            break
-    picture = picture.crop(box).resize((224, 224), Image.Resampling.BILINEAR)
-    if random_numbers.random() < 0.5:
-        picture = picture.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
-    return torch.from_numpy(np.array(picture)).permute(2, 0, 1)
+            return left, random_numbers.randint(0, height - down), across, down
+    return 0, 0, width, height
 
 
-def _torch_epochs(dataset: Any, random: bool | None, **options: Any) -> Epoch:
-    """Of a `DataLoader`; ``random`` is None for data sets that have an order of their own."""
-    from torch.utils.data import DataLoader
+def _torch_epochs(
+    dataset: Any, wish: Wish, *, ordered: bool = False, kind: Any = None, **options: Any
+) -> Epoch:
+    """Of a `DataLoader`, or one like it; ``ordered``: of data sets that have their own order."""
+    import torch.utils.data
 
     if "batch_sampler" not in options:
-        options |= {"batch_size": _BATCH, "shuffle": random}
-    loader = DataLoader(dataset, num_workers=_WORKERS, persistent_workers=True, **options)
-    return lambda: sum(len(labels) for _, labels in loader)
+        options |= {"batch_size": wish.batch, "shuffle": None if ordered else wish.random}
+    kind = kind or torch.utils.data.DataLoader
+    pinned = torch.cuda.is_available()
+    workers = {"num_workers": wish.workers, "persistent_workers": True, "pin_memory": pinned}
+    batches = kind(dataset, **workers, **options)
+    return lambda: batches
 
 
-def _limit(directory: Path, _: bool) -> Epoch:
+def _limit(directory: Path, wish: Wish) -> Epoch:
     """No loader: as many threads decode from memory, each into one array."""
     import simplejpeg
 
@@ -133,15 +167,15 @@ def _limit(directory: Path, _: bool) -> Epoch:
     encoded = records.encoded(range(len(records)))
     size = records[0].array().shape
 
-    def decode(part: Sequence[bytes]) -> int:
+    def decode(part: Sequence[bytes]) -> tuple[None, Sequence[bytes]]:
         place = np.empty(size, np.uint8)
         for one in part:
             simplejpeg.decode_jpeg(one, "RGB", buffer=place)
-        return len(part)
+        return None, part
 
-    def epoch() -> int:
-        with ThreadPoolExecutor(_WORKERS) as pool:
-            return sum(pool.map(decode, [encoded[at::_WORKERS] for at in range(_WORKERS)]))
+    def epoch() -> list[Any]:
+        with ThreadPoolExecutor(wish.workers) as pool:
+            return [*pool.map(decode, [encoded[at :: wish.workers] for at in range(wish.workers)])]
 
     return epoch
 
@@ -149,14 +183,16 @@ def _limit(directory: Path, _: bool) -> Epoch:
 class _Folder:
     """As torchvision's ``ImageFolder`` with Pillow reads plain files."""
 
-    def __init__(self, directory: Path, decode: Callable[[bytes], Any] = _of_bytes) -> None:
+    def __init__(
+        self, directory: Path, decode: Callable[[bytes], Any] = _of_bytes, wish: Wish = Wish()
+    ) -> None:
         self.decode = decode
         classes = sorted(path for path in (directory / "train").iterdir())
         self.samples = [
             (str(path), label)
             for label, folder in enumerate(classes)
             for path in sorted(folder.iterdir())
-        ]
+        ][wish.rank :: wish.ranks]
 
     def __len__(self) -> int:
         return len(self.samples)
@@ -166,63 +202,66 @@ class _Folder:
         return self.decode(Path(path).read_bytes()), label
 
 
-def _files(directory: Path, random: bool) -> Epoch:
-    return _torch_epochs(_Folder(directory), random)
+def _files(directory: Path, wish: Wish) -> Epoch:
+    return _torch_epochs(_Folder(directory, wish=wish), wish)
 
 
-def _crops_files(directory: Path, random: bool) -> Epoch:
-    return _torch_epochs(_Folder(directory, _part), random)
+def _crops_files(directory: Path, wish: Wish) -> Epoch:
+    return _torch_epochs(_Folder(directory, _part, wish), wish)
 
 
-def _own_loader(directory: Path, random: bool, **look: Any) -> Any:
+def _own_loader(directory: Path, wish: Wish, **look: Any) -> Any:
     import dataprep
 
-    records = dataprep.open(directory)
-    order: Literal["global", "none"] = "global" if random else "none"
-    return records.loader(_BATCH, shuffle=order, uneven="repeat", threads=_WORKERS, **look)
+    options = {**_order(wish), **look}
+    return dataprep.open(directory).loader(wish.batch, threads=wish.workers, **options)
 
 
-def _dataprep(directory: Path, random: bool) -> Epoch:
-    loader = _own_loader(directory, random)
-    return lambda: sum(len(labels) for _, labels in loader)
+def _order(wish: Wish) -> dict[str, Any]:
+    ranks = {"rank": wish.rank, "world_size": wish.ranks}
+    return {**ranks, "shuffle": "global" if wish.random else "none", "uneven": "repeat"}
 
 
-def _crops_dataprep(directory: Path, random: bool) -> Epoch:
-    loader = _own_loader(directory, random, size=224, crop="random", flip=True)
-    return lambda: sum(len(labels) for _, labels in loader)
+def _dataprep(directory: Path, wish: Wish) -> Epoch:
+    batches = _own_loader(directory, wish)
+    return lambda: batches
 
 
-def _dataset(directory: Path, random: bool) -> Epoch:
+def _crops_dataprep(directory: Path, wish: Wish) -> Epoch:
+    batches = _own_loader(directory, wish, size=_SIDE, crop="random", flip=True)
+    return lambda: batches
+
+
+def _dataset(directory: Path, wish: Wish) -> Epoch:
     """`to_torch` in PyTorch's own order."""
     import dataprep
 
     dataset = dataprep.open(directory).to_torch()
-    return _torch_epochs(dataset, random, collate_fn=dataset.collate_fn)
+    return _torch_epochs(dataset, wish, collate_fn=dataset.collate_fn)
 
 
-def _sampler(directory: Path, random: bool) -> Epoch:
+def _sampler(directory: Path, wish: Wish) -> Epoch:
     """`to_torch` in the order of our sampler."""
     import dataprep
 
     records = dataprep.open(directory)
     dataset = records.to_torch()
-    order: Literal["global", "none"] = "global" if random else "none"
-    sampler = records.sampler(_BATCH, shuffle=order, uneven="repeat")
-    return _torch_epochs(dataset, random, collate_fn=dataset.collate_fn, batch_sampler=sampler)
+    sampler = records.sampler(wish.batch, **_order(wish))
+    return _torch_epochs(dataset, wish, collate_fn=dataset.collate_fn, batch_sampler=sampler)
 
 
-def _spdl(directory: Path, random: bool, size: int = 0) -> Epoch:
+def _spdl(directory: Path, wish: Wish, size: int = 0) -> Epoch:
     """SPDL's pipeline of threads: a batch of files at once, decoded by FFmpeg."""
     import spdl.io  # type: ignore[import-not-found,unused-ignore]
     from spdl.pipeline import PipelineBuilder  # type: ignore[import-not-found,unused-ignore]
 
-    samples = list(_Folder(directory).samples)
+    samples = list(_Folder(directory, wish=wish).samples)
 
     def batches() -> Iterator[list[tuple[str, int]]]:
-        if random:
+        if wish.random:
             random_numbers.shuffle(samples)
-        for at in range(0, len(samples), _BATCH):
-            yield samples[at : at + _BATCH]
+        for at in range(0, len(samples), wish.batch):
+            yield samples[at : at + wish.batch]
 
     def decode(batch: list[tuple[str, int]]) -> tuple[Any, list[int]]:
         paths = [path for path, _ in batch]
@@ -235,11 +274,11 @@ def _spdl(directory: Path, random: bool, size: int = 0) -> Epoch:
             )
         return spdl.io.to_torch(buffer), [label for _, label in batch]
 
-    def epoch() -> int:
-        builder = PipelineBuilder().add_source(batches()).pipe(decode, concurrency=_WORKERS)
-        pipeline = builder.add_sink(2).build(num_threads=_WORKERS)
+    def epoch() -> Iterator[Any]:
+        builder = PipelineBuilder().add_source(batches()).pipe(decode, concurrency=wish.workers)
+        pipeline = builder.add_sink(2).build(num_threads=wish.workers)
         with pipeline.auto_stop():
-            return sum(len(labels) for _, labels in pipeline)
+            yield from pipeline
 
     return epoch
 
@@ -247,37 +286,57 @@ def _spdl(directory: Path, random: bool, size: int = 0) -> Epoch:
 def _spdl_part(spdl_io: Any, path: str, size: int) -> Any:
     """A random part, by FFmpeg's filters."""
     packets = spdl_io.demux_image(path)
-    width, height = packets.codec.width, packets.codec.height
-    area = width * height * random_numbers.uniform(0.08, 1)
-    ratio = math.exp(random_numbers.uniform(math.log(3 / 4), math.log(4 / 3)))
-    across = min(width, round(math.sqrt(area * ratio)))
-    down = min(height, round(math.sqrt(area / ratio)))
-    left = random_numbers.randint(0, width - across)
-    top = random_numbers.randint(0, height - down)
+    left, top, across, down = _box(packets.codec.width, packets.codec.height)
     words = f"crop={across}:{down}:{left}:{top},scale={size}:{size}:flags=bilinear"
     words += ",hflip" if random_numbers.random() < 0.5 else ""
     return spdl_io.decode_packets(packets, filter_desc=f"{words},format=pix_fmts=rgb24")
 
 
-def _crops_spdl(directory: Path, random: bool) -> Epoch:
-    return _spdl(directory, random, 224)
+def _crops_spdl(directory: Path, wish: Wish) -> Epoch:
+    return _spdl(directory, wish, _SIDE)
 
 
-def _webdataset(directory: Path, _: bool) -> Epoch:
+def _crops_dali(directory: Path, wish: Wish) -> Epoch:
+    """NVIDIA's, whose decoder takes only the random part; on a GPU, if there is one."""
+    import torch
+    from nvidia.dali import fn, pipeline_def  # type: ignore[import-not-found,unused-ignore]
+    from nvidia.dali.plugin.pytorch import (  # type: ignore[import-not-found,unused-ignore]
+        DALIGenericIterator,
+    )
+
+    cuda = torch.cuda.is_available()
+
+    @pipeline_def(  # type: ignore[untyped-decorator,unused-ignore]
+        batch_size=wish.batch, num_threads=wish.workers, device_id=0 if cuda else None
+    )
+    def parts() -> Any:
+        files, labels = fn.readers.file(
+            file_root=str(directory / "train"),
+            random_shuffle=wish.random,
+            shard_id=wish.rank,
+            num_shards=wish.ranks,
+            name="files",
+        )
+        images = fn.decoders.image_random_crop(files, device="mixed" if cuda else "cpu")
+        images = fn.resize(images, size=(_SIDE, _SIDE))
+        return fn.flip(images, horizontal=fn.random.coin_flip()), labels
+
+    found = DALIGenericIterator(
+        [parts()], ["images", "labels"], reader_name="files", auto_reset=True
+    )
+    return lambda: ((one["images"], one["labels"].squeeze(1)) for (one,) in found)
+
+
+def _webdataset(directory: Path, wish: Wish) -> Epoch:
     """In sequence: it has no other order than that of a buffer."""
     import webdataset
 
     urls = sorted(map(str, directory.glob("train/*.tar")))
     dataset = webdataset.WebDataset(urls, shardshuffle=False).to_tuple("jpg", "cls")
-    return _torch_epochs(dataset.map_tuple(_of_bytes, int), None)
+    return _torch_epochs(dataset.map_tuple(_of_bytes, int), wish, ordered=True)
 
 
-def _grain(directory: Path, random: bool) -> Epoch:
-    make = _grain_loader(directory, random)
-    return lambda: sum(len(labels) for _, labels in make())
-
-
-def _grain_loader(directory: Path, random: bool) -> Callable[[], Any]:
+def _grain(directory: Path, wish: Wish) -> Epoch:
     import grain
 
     from dataprep.formats import DatasetInfo, tf_example
@@ -295,21 +354,21 @@ def _grain_loader(directory: Path, random: bool) -> Callable[[], Any]:
         sampler = grain.samplers.IndexSampler(
             len(source),
             num_epochs=1,
-            shuffle=random,
+            shuffle=wish.random,
             seed=1,
             shard_options=grain.sharding.NoSharding(),
         )
         return grain.DataLoader(
             data_source=source,
             sampler=sampler,
-            operations=[Decode(), grain.transforms.Batch(batch_size=_BATCH)],
-            worker_count=_WORKERS,
+            operations=[Decode(), grain.transforms.Batch(batch_size=wish.batch)],
+            worker_count=wish.workers,
         )
 
     return make
 
 
-def _huggingface(directory: Path, random: bool) -> Epoch:
+def _huggingface(directory: Path, wish: Wish) -> Epoch:
     """Copied into its cache, as `load_dataset` does for random access."""
     import datasets
 
@@ -317,7 +376,7 @@ def _huggingface(directory: Path, random: bool) -> Epoch:
     rows = datasets.load_dataset(str(directory), split="train", cache_dir=str(cache))
     rows = rows.select_columns(["image", "label"])
     rows = rows.cast_column("image", datasets.Image(decode=False))
-    return _torch_epochs(_Rows(rows), random)
+    return _torch_epochs(_Rows(rows), wish)
 
 
 class _Rows:
@@ -335,11 +394,11 @@ class _Rows:
         return list(zip(images, found["label"], strict=True))
 
 
-def _mosaicml(directory: Path, random: bool) -> Epoch:
-    return _torch_epochs(_mosaicml_images(directory, random), None)
+def _mosaicml(directory: Path, wish: Wish) -> Epoch:
+    return _torch_epochs(_mosaicml_images(directory, wish), wish, ordered=True)
 
 
-def _mosaicml_images(directory: Path, random: bool) -> Any:
+def _mosaicml_images(directory: Path, wish: Wish) -> Any:
     from streaming.base import MDSWriter, StreamingDataset
 
     copy = directory.with_name("mds")
@@ -355,28 +414,27 @@ def _mosaicml_images(directory: Path, random: bool) -> Any:
             found = super().__getitem__(number)
             return _of_bytes(found["x"]), found["y"]
 
-    return Images(local=str(copy), shuffle=random, batch_size=_BATCH)
+    return Images(local=str(copy), shuffle=wish.random, batch_size=wish.batch)
 
 
-def _litdata(directory: Path, random: bool) -> Epoch:
+def _litdata(directory: Path, wish: Wish, decode: Callable[[bytes], Any] = _of_bytes) -> Epoch:
     import litdata
 
-    loader = litdata.StreamingDataLoader(
-        _litdata_images(directory, random),
-        batch_size=_BATCH,
-        num_workers=_WORKERS,
-        persistent_workers=True,
-    )
-    return lambda: sum(len(labels) for _, labels in loader)
+    images = _litdata_images(directory, wish, decode)
+    return _torch_epochs(images, wish, ordered=True, kind=litdata.StreamingDataLoader)
 
 
-def _litdata_images(directory: Path, random: bool) -> Any:
+def _crops_litdata(directory: Path, wish: Wish) -> Epoch:
+    return _litdata(directory, wish, _part)
+
+
+def _litdata_images(directory: Path, wish: Wish, decode: Callable[[bytes], Any] = _of_bytes) -> Any:
     import litdata
     from litdata.streaming.cache import Cache
 
-    copy = directory.with_name("litdata")
+    copy = directory.with_name(f"litdata-{directory.name}")
     if not copy.exists():
-        partial = copy.with_name("litdata.partial")
+        partial = copy.with_name(f"{copy.name}.partial")
         cache = Cache(str(partial), chunk_bytes="64MB")
         for number, (encoded, label) in enumerate(_all_files(directory)):
             cache[number] = {"x": encoded, "y": label}
@@ -387,9 +445,9 @@ def _litdata_images(directory: Path, random: bool) -> Any:
     class Images(litdata.StreamingDataset):  # type: ignore[misc,unused-ignore]
         def __getitem__(self, number: Any) -> Any:
             found = super().__getitem__(number)
-            return _of_bytes(found["x"]), found["y"]
+            return decode(found["x"]), found["y"]
 
-    return Images(str(copy), shuffle=random, drop_last=False)
+    return Images(str(copy), shuffle=wish.random, drop_last=False)
 
 
 def _all_files(directory: Path) -> Iterator[tuple[bytes, int]]:
@@ -428,7 +486,7 @@ def _resumed(make: Callable[[], Any]) -> float:
 
 
 def _resume_dataprep(directory: Path) -> float:
-    return _resumed(lambda: _own_loader(directory, True))
+    return _resumed(lambda: _own_loader(directory, Wish()))
 
 
 def _resume_files(directory: Path) -> float:
@@ -437,26 +495,26 @@ def _resume_files(directory: Path) -> float:
         StatefulDataLoader,
     )
 
-    options: dict[str, Any] = {"batch_size": _BATCH, "shuffle": True, "num_workers": _WORKERS}
+    options: dict[str, Any] = {"batch_size": 64, "shuffle": True, "num_workers": 2}
     return _resumed(lambda: StatefulDataLoader(_Folder(directory), **options))
 
 
 def _resume_mosaicml(directory: Path) -> float:
     from streaming.base import StreamingDataLoader
 
-    options = {"batch_size": _BATCH, "num_workers": _WORKERS}
-    return _resumed(lambda: StreamingDataLoader(_mosaicml_images(directory, True), **options))
+    options = {"batch_size": 64, "num_workers": 2}
+    return _resumed(lambda: StreamingDataLoader(_mosaicml_images(directory, Wish()), **options))
 
 
 def _resume_litdata(directory: Path) -> float:
     from litdata import StreamingDataLoader
 
-    options = {"batch_size": _BATCH, "num_workers": _WORKERS}
-    return _resumed(lambda: StreamingDataLoader(_litdata_images(directory, True), **options))
+    options = {"batch_size": 64, "num_workers": 2}
+    return _resumed(lambda: StreamingDataLoader(_litdata_images(directory, Wish()), **options))
 
 
 def _resume_grain(directory: Path) -> float:
-    make = _grain_loader(directory, True)
+    make: Callable[[], Any] = _grain(directory, Wish())
     batches = sum(1 for _ in make())
     found = _after(make(), batches // 2)
     state = found.get_state()
@@ -469,8 +527,8 @@ def _resume_grain(directory: Path) -> float:
     return _timed(again)
 
 
-_TURBO = sys.argv[1:2] != [] and sys.argv[1].endswith("+turbo")
-_KINDS: dict[str, Callable[[Path, bool], Epoch]] = {
+_TURBO = False
+_KINDS: dict[str, Callable[[Path, Wish], Epoch]] = {
     "limit": _limit,
     "files": _files,
     "dataprep": _dataprep,
@@ -480,6 +538,8 @@ _KINDS: dict[str, Callable[[Path, bool], Epoch]] = {
     "crops-files": _crops_files,
     "crops-dataprep": _crops_dataprep,
     "crops-spdl": _crops_spdl,
+    "crops-dali": _crops_dali,
+    "crops-litdata": _crops_litdata,
     "webdataset": _webdataset,
     "grain": _grain,
     "huggingface": _huggingface,

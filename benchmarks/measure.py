@@ -7,6 +7,8 @@ in whole commands; two sizes of the same job tell what each further image costs.
 
 from __future__ import annotations
 
+import argparse
+import json
 import math
 import os
 import platform
@@ -18,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 ROOT = Path(__file__).resolve().parents[1]
 """Where ``python -m benchmarks.…`` works from, for the programs that benchmarks start."""
@@ -69,6 +71,7 @@ class Setting:
         repeat: how many rounds.
         quick: tiny sizes, to see that everything runs; the figures then mean nothing.
         peers: a directory with an environment for each tool to compare with.
+        training: options of `feed` alone.
     """
 
     work: Path
@@ -76,6 +79,7 @@ class Setting:
     repeat: int
     quick: bool
     peers: Path
+    training: argparse.Namespace
 
     @property
     def cores(self) -> int:
@@ -178,6 +182,61 @@ def run(
         peak_bytes=resources.ru_maxrss * 1024,
         lines=lines,
     )
+
+
+class Program:
+    """A program that answers lines of JSON with lines of JSON, so that many can take turns."""
+
+    def __init__(self, name: str, process: subprocess.Popen[str], log: Path) -> None:
+        self._name, self._process, self._log = name, process, log
+
+    def tell(self, asked: Mapping[str, Any]) -> None:
+        """Give it a line."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(asked) + "\n")
+        self._process.stdin.flush()
+
+    def answer(self) -> Any:
+        """What it says to the oldest line that it has not answered."""
+        assert self._process.stdout is not None
+        said = self._process.stdout.readline()
+        try:
+            return json.loads(said)
+        except ValueError:
+            text = self._log.read_text()[-2000:] + said
+            raise CommandFailedError(f"the program {self._name} failed", text) from None
+
+    def ask(self, **asked: Any) -> Any:
+        """Both."""
+        self.tell(asked)
+        return self.answer()
+
+
+@contextmanager
+def program(
+    setting: Setting,
+    name: str,
+    command: Sequence[str | Path],
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[Program]:
+    """Start one, and end it; what it says beside its answers goes into a file of that name."""
+    log = setting.work / f"{name}.log"
+    with (
+        log.open("w") as errors,
+        subprocess.Popen(
+            [str(word) for word in command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            cwd=ROOT,
+            env={**os.environ, **(environment or {})},
+        ) as process,
+    ):
+        try:
+            yield Program(name, process, log)
+        finally:
+            process.terminate()
 
 
 @contextmanager

@@ -8,9 +8,6 @@ the middle of an epoch. The order of an epoch of 10^9 records is timed alone.
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +22,16 @@ import numpy as np
 
 import dataprep
 from benchmarks import formats, raw_sets
-from benchmarks.measure import ROOT, CannotRunError, CommandFailedError, Setting, rounds, run
+from benchmarks.measure import (
+    ROOT,
+    CannotRunError,
+    CommandFailedError,
+    Program,
+    Setting,
+    program,
+    rounds,
+    run,
+)
 from benchmarks.tables import Row, Target, compared, figure
 from dataprep.plugins import SINKS, installed
 from dataprep.training.order import InBlocks, Order, Shuffled
@@ -38,7 +44,7 @@ _IN_ORDER = ("parquet", "webdataset's loader", "webdataset's loader, libjpeg-tur
 _RESUMED = (_OURS, _FILES, "MosaicML Streaming", "LitData", "Grain")
 _BATCHES = range(0, 1_281_024 - 4_096, 4_096)
 _STAND_INS = ROOT / "examples" / "dataprep-mds" / "tests" / "stand_ins"  # of torchvision, for mds
-_ENVIRONMENT = {"PYTHONPATH": str(_STAND_INS), "HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1"}
+ENVIRONMENT = {"PYTHONPATH": str(_STAND_INS), "HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1"}
 
 # Ours, theirs, and what the ratio is to be.
 _PAIRS: Sequence[tuple[str, str, float | None]] = (
@@ -133,7 +139,7 @@ def _find(setting: Setting) -> tuple[dict[str, _Loader], list[Row]]:
     for name, loader in _known().items():
         asked = loader.python(setting), loader.needs
         if asked not in here:
-            here[asked] = _imports(*asked)
+            here[asked] = imports(*asked)
         if here[asked]:
             found[name] = loader
         else:
@@ -142,12 +148,13 @@ def _find(setting: Setting) -> tuple[dict[str, _Loader], list[Row]]:
     return found, missing
 
 
-def _imports(python: Path, needs: str) -> bool:
+def imports(python: Path, needs: str) -> bool:
+    """Whether an interpreter has what a loader needs."""
     try:
         # SPDL finds out that it has no FFmpeg when it is used.
         probe = "; spdl.io.lib._libspdl.Demuxer" if needs == "spdl.io" else ""
         code = f"import {needs}, torch, simplejpeg{probe}"
-        run([python, "-c", code], environment=_ENVIRONMENT)
+        run([python, "-c", code], environment=ENVIRONMENT)
     except (CommandFailedError, FileNotFoundError):
         return False
     return True
@@ -161,33 +168,42 @@ def _prepare(setting: Setting, data: str) -> None:
         if not original.exists():
             original.symlink_to(raw_sets.tree(setting, _images(setting, crops=True)))
         if data == "original":
-            _imagenet(setting, original, data, "--num_shards", "8")
+            imagenet_set(setting, original, data, "--num_shards", "8")
     elif data != "small":
         shards = "1" if formats.find(data).one_file else "8"
-        _imagenet(setting, small, data, "--sink", data, "--num_shards", shards)
+        imagenet_set(setting, small, data, "--sink", data, "--num_shards", shards)
     elif not small.exists():
         photographs = raw_sets.tree(setting, setting.size(400, 40))
-        _imagenet(setting, photographs, "photographs", "--resize", "256x256")
-        with dataprep.open(setting.work / "photographs") as examples:
-            made = list(examples)
-        partly = small.with_name("small.partial")
-        for number, example in enumerate(islice(cycle(made), _images(setting))):
-            path = partly / "train" / example.synset / f"{example.synset}_{number}.JPEG"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(example.encoded)
-        partly.replace(small)
+        imagenet_set(setting, photographs, "photographs", "--resize", "256x256")
+        plain_files(setting.work / "photographs", _images(setting)).rename(small)
+
+
+def plain_files(made: Path, images: int) -> Path:
+    """So many examples of a data set, repeated if need be, each in a file."""
+    files = made.with_name(f"{made.name}-files")
+    if not files.exists():
+        partly = files.with_name(f"{files.name}.partial")
+        with dataprep.open(made) as examples:
+            for number, example in enumerate(islice(cycle(examples), images)):
+                path = partly / "train" / example.synset / f"{example.synset}_{number}.JPEG"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(example.encoded)
+        partly.replace(files)
+    return files
 
 
 def _images(setting: Setting, *, crops: bool = False) -> int:
     return setting.size(2_000, 100) if crops else setting.size(4_800, 200)
 
 
-def _imagenet(setting: Setting, raw: Path, name: str, *options: str) -> None:
+def imagenet_set(setting: Setting, raw: Path, name: str, *options: str) -> Path:
+    """What `dataprep imagenet` makes of a tree, unless it is there."""
     out = setting.work / name
     if not (out / "manifest.json").exists():
         setting.say(f"reading: making {name}")
         words = ("--raw_data_dir", raw, "--local_scratch_dir", out, "--splits", "train")
         run([sys.executable, "-m", "dataprep", "imagenet", *words, *options], flush=True)
+    return out
 
 
 def _compare(setting: Setting, loaders: Mapping[str, _Loader]) -> list[Row]:
@@ -202,8 +218,8 @@ def _compare(setting: Setting, loaders: Mapping[str, _Loader]) -> list[Row]:
             setting,
             "reading",
             {
-                name: partial(_epoch, setting, loaders[name], program)
-                for name, program in programs.items()
+                name: partial(_epoch, setting, loaders[name], started)
+                for name, started in programs.items()
             },
         )
         speeds = {name: [epoch.speed for epoch in found] for name, found in epochs.items()}
@@ -223,8 +239,8 @@ def _compare(setting: Setting, loaders: Mapping[str, _Loader]) -> list[Row]:
                 )
     for name in _RESUMED:
         if name in loaders:
-            with _program(setting, loaders[name], None) as program:
-                found = [_resumed(setting, loaders[name], program) for _ in range(3)]
+            with _program(setting, loaders[name], None) as started:
+                found = [float(started.ask(resume=True)["seconds"]) for _ in range(3)]
             rows.append(figure(f"from a state of mid-epoch to the next batch: {name}", found, "s"))
     return rows
 
@@ -260,63 +276,19 @@ def _orders() -> list[Row]:
 
 
 @contextmanager
-def _program(
-    setting: Setting, loader: _Loader, is_random: bool | None
-) -> Iterator[subprocess.Popen[str]]:
+def _program(setting: Setting, loader: _Loader, is_random: bool | None) -> Iterator[Program]:
     """A loader that has run an epoch to warm up; or, without an order, none."""
-    words = [
-        loader.python(setting),
-        "-m",
-        "benchmarks.loaders",
-        loader.kind,
-        setting.work / loader.data,
-    ]
-    with (
-        (setting.work / f"{loader.kind}.log").open("w") as log,
-        subprocess.Popen(
-            [str(word) for word in words],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-            cwd=ROOT,
-            env={**os.environ, **_ENVIRONMENT},
-        ) as process,
-    ):
-        try:
-            if is_random is not None:
-                _ask(setting, loader, process, random=is_random)
-            yield process
-        finally:
-            process.terminate()
+    where = setting.work / loader.data
+    command = (loader.python(setting), "-m", "benchmarks.loaders", loader.kind, where)
+    with program(setting, loader.kind, command, ENVIRONMENT) as started:
+        if is_random is not None:
+            started.ask(random=is_random)
+        yield started
 
 
-def _ask(
-    setting: Setting, loader: _Loader, process: subprocess.Popen[str], **asked: bool
-) -> dict[str, Any]:
-    """Have it run an epoch."""
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write(json.dumps(asked) + "\n")
-    process.stdin.flush()
-    said = process.stdout.readline()
-    if not said.startswith("{"):
-        log = (setting.work / f"{loader.kind}.log").read_text()[-2000:]
-        raise CommandFailedError(f"the loader {loader.kind} failed", log + said)
-    answer: dict[str, Any] = json.loads(said)
-    if answer.get("images", _images(setting)) not in (
-        _images(setting),
-        _images(setting, crops=True),
-    ):
+def _epoch(setting: Setting, loader: _Loader, started: Program) -> _Epoch:
+    answer = started.ask()
+    if answer["images"] not in (_images(setting), _images(setting, crops=True)):
         raise CommandFailedError(f"{loader.kind} gave {answer['images']} images")
-    return answer
-
-
-def _epoch(setting: Setting, loader: _Loader, process: subprocess.Popen[str]) -> _Epoch:
-    answer = _ask(setting, loader, process)
     sizes = (answer[name] / (1 << 20) for name in ("process", "worker"))
     return _Epoch(answer["images"] / answer["seconds"], *sizes)
-
-
-def _resumed(setting: Setting, loader: _Loader, process: subprocess.Popen[str]) -> float:
-    return float(_ask(setting, loader, process, resume=True)["seconds"])
