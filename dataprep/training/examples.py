@@ -164,11 +164,12 @@ class TrainingExamples(ExampleSequence):
         transform: Callable[[Any], Any] | None = None,
         framework: Framework = "torch",
         threads: int | None = None,
+        processes: bool = False,
         prefetch: int = 4,
         fields: Sequence[str] = (),
         **order: Unpack[OrderOptions],
     ) -> Loader:
-        """Batches of decoded images and labels, by threads of this process; resumed exactly.
+        """Batches of decoded images and labels, by threads or processes; resumed exactly.
 
         Args:
             batch_size: of one rank.
@@ -183,6 +184,8 @@ class TrainingExamples(ExampleSequence):
                 width), strides those of ``torch.channels_last``, pinned where there is CUDA;
                 ``numpy`` or ``jax``, shape (batch, height, width, channels).
             threads: that decode; None for one for each core this process may use.
+            processes: let each thread have a process that decodes for it, so that neither they nor
+                the training loop wait for each other's Python: with more than about 4 threads.
             prefetch: batches that are made ahead.
             fields: what else is said of the images, as ``batch.fields[name]``, a value for each:
                 ``captions``, or boxes, which are of the whole image.
@@ -206,6 +209,7 @@ class TrainingExamples(ExampleSequence):
             transform=transform,
             framework=framework,
             threads=threads,
+            processes=processes,
             prefetch=prefetch,
             fields=fields,
         )

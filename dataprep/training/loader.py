@@ -1,22 +1,24 @@
-"""Batches of decoded images, made by threads of this process in memory that is used again."""
+"""Batches of decoded images, made by threads in memory that is used again."""
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from importlib import import_module
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 
-from dataprep.errors import ImageError, SinkError, UsageError
-from dataprep.images.crops import Crop, place, place_pixels
-from dataprep.images.decode import to_pixels
+from dataprep.errors import ImageError, UsageError
+from dataprep.images.crops import Crop
 from dataprep.images.pixels import require_size
 from dataprep.recipe import MAX_PIXELS
 from dataprep.system.job_limits import usable_cores
 from dataprep.system.messages import counted
+from dataprep.training.decoding import Decoder, DecodingProcess
 from dataprep.training.order import key, uniforms
 from dataprep.training.sampler import whole_number
 from dataprep_schemas.fields import DECLARED, Field
@@ -78,6 +80,7 @@ class Loader:
         transform: Callable[[Any], Any] | None,
         framework: Framework,
         threads: int | None,
+        processes: bool,
         prefetch: int,
         fields: Sequence[str],
     ) -> None:
@@ -100,6 +103,11 @@ class Loader:
         if framework not in _FRAMEWORKS:
             raise UsageError(f"framework={framework!r} is none of {', '.join(_FRAMEWORKS)}")
         self._memory = _FRAMEWORKS[framework]((sampler.batch_size, *self.shape))
+        # A process takes as long to be asked for one image as for many.
+        parts = self._threads * (1 if processes else _PARTS)
+        self._step = -(-sampler.batch_size // parts)
+        self._processes, self._decoding = processes, 0
+        self._decoders: SimpleQueue[Decoder | DecodingProcess] = SimpleQueue()
 
     def __len__(self) -> int:
         """How many batches a whole epoch has."""
@@ -109,9 +117,10 @@ class Loader:
         """What is read, in which batches and order, and what one is made of."""
         crop = self._crop
         layout = self._memory.layout.format(self.sampler.batch_size, *self.shape)
+        who = ("process", "processes") if self._processes else ("thread",)
         return (
             f"<loader of uint8 {layout}, crop={crop.kind!r}, flip={crop.flip}, "
-            f"{counted(self._threads, 'thread')}, prefetch={self._prefetch}, by {self.sampler!r}>"
+            f"{counted(self._threads, *who)}, prefetch={self._prefetch}, by {self.sampler!r}>"
         )
 
     def __iter__(self) -> Iterator[Batch]:
@@ -135,6 +144,7 @@ class Loader:
         self.sampler.set_epoch(epoch)
 
     def _batches(self) -> Iterator[Batch]:
+        self._start_decoders()
         pool = ThreadPoolExecutor(self._threads, thread_name_prefix="dataprep loader")
         under_way: deque[_Begun] = deque()
         try:
@@ -147,35 +157,37 @@ class Loader:
         finally:
             pool.shutdown(cancel_futures=True)
 
+    def _start_decoders(self) -> None:
+        """One for each thread, unless they are there; of a parent process they are its own."""
+        if self._decoding == os.getpid():
+            return
+        self._decoding, self._decoders = os.getpid(), SimpleQueue()
+        what = self._examples, self._crop
+        for _ in range(self._threads):
+            one = DecodingProcess(*what, self.shape, self._step) if self._processes else None
+            self._decoders.put(one or Decoder(*what))
+
     def _begin(self, pool: ThreadPoolExecutor, numbers: Numbers) -> _Begun:
+        count = len(numbers)
         places, given = self._memory.new()
         positions = np.asarray(numbers.positions, np.uint64)
         keys = key("crops", numbers.seed, numbers.epoch)
-        drawn = uniforms(positions, keys, self._crop.draws).tolist()
-        step = -(-len(numbers) // (_PARTS * self._threads))
-        parts = [slice(at, at + step) for at in range(0, len(numbers), step)]
+        drawn = uniforms(positions, keys, self._crop.draws)
+        starts = range(0, count, self._step)
+        parts = [slice(at, min(at + self._step, count)) for at in starts]
         futures = [
             pool.submit(self._fill, numbers[part], drawn[part], places[part]) for part in parts
         ]
         return numbers, given, futures
 
     def _fill(
-        self, numbers: Sequence[int], drawn: Sequence[Sequence[float]], places: NDArray[np.uint8]
+        self, numbers: Sequence[int], drawn: NDArray[np.float64], places: NDArray[np.uint8]
     ) -> None:
-        examples, info, crop = self._examples, self._examples.info, self._crop
-        color: Literal["gray", "rgb"] = "gray" if info.channels == 1 else "rgb"
-        stored = examples.encoded(numbers)
-        for number, data, numbers_drawn, target in zip(numbers, stored, drawn, places, strict=True):
-            if target.shape[2] == 1:
-                target = target[:, :, 0]
-            try:
-                if examples.pixels:
-                    pixels = to_pixels(data, "RAW", *(info.size or (0, 0)), color)
-                    place_pixels(pixels, crop, numbers_drawn, target)
-                else:
-                    place(data, crop, numbers_drawn, target)
-            except ImageError as error:
-                raise SinkError(f"{examples.place_of(number)}: {error}") from error
+        decoder = self._decoders.get()
+        try:
+            decoder.fill(numbers, drawn, places)
+        finally:
+            self._decoders.put(decoder)
 
     def _finish(self, begun: _Begun) -> Batch:
         numbers, given, futures = begun

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,7 +16,7 @@ import numpy as np
 import pytest
 
 import dataprep
-from dataprep.errors import SinkError, UsageError
+from dataprep.errors import DatasetError, SinkError, UsageError
 from dataprep.training.records import Records
 from tests.conftest import FORMATS, Made, Shelf, everyday
 
@@ -55,6 +57,7 @@ def test_threads_and_ranks_change_nothing(photos: Made) -> None:
 
     alone = by_position(threads=1, prefetch=1)
     assert sorted(alone) == list(range(16))
+    assert by_position(threads=2, processes=True) == alone
     ranks = [by_position(rank=rank, world_size=3, threads=3) for rank in range(3)]
     together = {place: image for one in ranks for place, image in one.items()}
     assert {place: together[place] for place in alone} == alone
@@ -227,7 +230,17 @@ def spoilt_sizes(tmp_path_factory: pytest.TempPathFactory) -> Records:
     return dataprep.open(path / "out")
 
 
-def test_a_damaged_image_is_named_and_the_others_go_on(photos: Made, tmp_path: Path) -> None:
+def test_the_last_batch_may_be_of_any_size(photos: Made) -> None:
+    records = dataprep.open(photos.out)
+    options: dict[str, Any] = {"size": 16, "framework": "numpy", "uneven": "keep", "threads": 2}
+    sizes = [[len(batch[0]) for batch in records[: 8 + at].loader(8, **options)] for at in range(8)]
+    assert sizes == [[8], *([8, at] for at in range(1, 8))]
+
+
+@pytest.mark.parametrize("processes", [False, True])
+def test_a_damaged_image_is_named_and_the_others_go_on(
+    photos: Made, tmp_path: Path, *, processes: bool
+) -> None:
     out = photos.copy(tmp_path / "out")
     records = dataprep.open(out)
     place = "train-00002-of-00005: record 3"
@@ -237,7 +250,8 @@ def test_a_damaged_image_is_named_and_the_others_go_on(photos: Made, tmp_path: P
     at = data.find(records[victim].encoded)
     data[at + 100] ^= 0xFF
     shard.write_bytes(data)
-    loader = records.loader(2, size=16, framework="numpy", shuffle="none")
+    look: dict[str, Any] = {"size": 16, "framework": "numpy", "processes": processes}
+    loader = records.loader(2, shuffle="none", **look)
     got: list[Any] = []
     with pytest.raises(SinkError, match=place):
         got.extend(loader)
@@ -264,6 +278,29 @@ def test_leaving_early_ends_the_threads(photos: Made) -> None:
         break
     gc.collect()
     assert not [it for it in threading.enumerate() if it.name.startswith("dataprep loader")]
+
+
+def test_processes_that_decode_end_with_their_loader_and_are_missed(photos: Made) -> None:
+    loader = dataprep.open(photos.out).loader(
+        8, size=16, framework="numpy", threads=2, processes=True
+    )
+    assert repr(loader).count(", 2 processes, ") == 1
+    next(iter(loader))
+    ours = children()
+    assert len(ours) == 2
+    os.kill(ours[0], signal.SIGKILL)
+    with pytest.raises(DatasetError, match=r"has ended.*fewer threads"):
+        list(loader)
+    del loader
+    gc.collect()
+    assert not children()
+
+
+def children() -> list[int]:
+    """Processes of this one that decode."""
+    mine = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    found = [(int(it), Path(f"/proc/{it}/cmdline").read_bytes()) for it in mine]
+    return [process for process, command in found if b"dataprep.training.decoding" in command]
 
 
 def test_without_a_framework_the_way_out_is_named(

@@ -1,0 +1,173 @@
+"""Stored images decoded into their places in a batch: by this thread, or by a process it has.
+
+Decoder and resampler run without the GIL. What calls them holds it a quarter of a millisecond an
+image, so more than a handful of threads wait for each other, and the training loop for all of them.
+A thread with a process of its own holds it 20 us for all images that it hands over.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+import os
+import pickle
+import subprocess
+import sys
+import weakref
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import IO, TYPE_CHECKING, Final, Literal
+
+import numpy as np
+
+from dataprep.errors import DatasetError, ImageError, SinkError
+from dataprep.images.crops import Crop, place, place_pixels
+from dataprep.images.decode import to_pixels
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dataprep.training.sequence import ExampleSequence
+
+_ALONE: Final = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # as many as cores, else
+_ENDING_SECONDS: Final = 1.0
+
+
+class Decoder:
+    """Decodes what examples have stored."""
+
+    def __init__(self, examples: ExampleSequence, crop: Crop) -> None:
+        self._examples, self._crop = examples, crop
+
+    def fill(
+        self, numbers: Sequence[int], drawn: NDArray[np.float64], places: NDArray[np.uint8]
+    ) -> None:
+        """Decode examples into their places.
+
+        Args:
+            numbers: of the examples.
+            drawn: `Crop.draws` random numbers of each.
+            places: shape (examples, height, width, channels).
+
+        Raises:
+            SinkError: one is damaged, or no image of this size; names record and shard.
+        """
+        examples, info, crop = self._examples, self._examples.info, self._crop
+        color: Literal["gray", "rgb"] = "gray" if info.channels == 1 else "rgb"
+        stored, numbers_of = examples.encoded(numbers), drawn.tolist()
+        for number, data, numbers_drawn, target in zip(
+            numbers, stored, numbers_of, places, strict=True
+        ):
+            if target.shape[2] == 1:
+                target = target[:, :, 0]
+            try:
+                if examples.pixels:
+                    pixels = to_pixels(data, "RAW", *(info.size or (0, 0)), color)
+                    place_pixels(pixels, crop, numbers_drawn, target)
+                else:
+                    place(data, crop, numbers_drawn, target)
+            except ImageError as error:
+                raise SinkError(f"{examples.place_of(number)}: {error}") from error
+
+
+class DecodingProcess:
+    """The same by another process, for one thread at a time; started anew, not forked.
+
+    It writes into memory that both have, from where this thread copies it, without the GIL. It ends
+    with this one, or when nobody needs it any more.
+
+    Args:
+        examples: and the crop, of the `Decoder` there.
+        shape: of one image.
+        most: examples that are decoded at once.
+    """
+
+    def __init__(
+        self, examples: ExampleSequence, crop: Crop, shape: tuple[int, ...], most: int
+    ) -> None:
+        memory = os.memfd_create("dataprep batch")
+        try:
+            os.truncate(memory, most * math.prod(shape))
+            self._places = _shared(memory, shape)
+            process = subprocess.Popen(  # noqa: S603  # ourselves
+                [sys.executable, "-P", "-m", __name__, str(memory)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                pass_fds=(memory,),
+                env={**os.environ, **_ALONE},
+                start_new_session=True,  # Ctrl-C is for those who train
+            )
+        finally:
+            os.close(memory)
+        weakref.finalize(self, _end, process)
+        assert process.stdin is not None  # noqa: S101  # they are pipes
+        assert process.stdout is not None  # noqa: S101
+        self._questions, self._answers = process.stdin, process.stdout
+        self._send((examples, crop, shape))
+
+    def fill(
+        self, numbers: Sequence[int], drawn: NDArray[np.float64], places: NDArray[np.uint8]
+    ) -> None:
+        """See `Decoder.fill`.
+
+        Raises:
+            DatasetError: the process has ended.
+        """
+        self._send((list(numbers), drawn))
+        try:
+            error = pickle.load(self._answers)  # noqa: S301  # ourselves
+        except EOFError:
+            raise _ended() from None
+        if error is not None:
+            raise error
+        places[...] = self._places[: len(numbers)]
+
+    def _send(self, question: object) -> None:
+        try:
+            pickle.dump(question, self._questions, pickle.HIGHEST_PROTOCOL)
+            self._questions.flush()
+        except BrokenPipeError:
+            raise _ended() from None
+
+
+def _shared(memory: int, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    return np.frombuffer(mmap.mmap(memory, 0), np.uint8).reshape(-1, *shape)
+
+
+def _ended() -> DatasetError:
+    return DatasetError(
+        "a process that decodes has ended, see the lines above; if it was killed for its memory, "
+        "give fewer threads"
+    )
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Which ends where its questions do."""
+    assert process.stdin is not None  # noqa: S101  # it is a pipe
+    assert process.stdout is not None  # noqa: S101
+    with suppress(OSError):  # it ended before
+        process.stdin.close()
+    process.stdout.close()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_ENDING_SECONDS)
+
+
+def _serve(memory: int, questions: IO[bytes], answers: IO[bytes]) -> None:
+    examples, crop, shape = pickle.load(questions)  # noqa: S301  # of whoever started this
+    decoder, places = Decoder(examples, crop), _shared(memory, shape)
+    with suppress(EOFError, BrokenPipeError):
+        while True:
+            numbers, drawn = pickle.load(questions)  # noqa: S301
+            error: Exception | None = None
+            try:
+                decoder.fill(numbers, drawn, places[: len(numbers)])
+            except Exception as found:  # noqa: BLE001  # the thread that asked raises it
+                error = found
+            pickle.dump(error, answers)
+            answers.flush()
+
+
+if __name__ == "__main__":
+    with os.fdopen(os.dup(1), "wb") as ours:
+        os.dup2(2, 1)  # what a library prints is no answer
+        _serve(int(sys.argv[1]), sys.stdin.buffer, ours)
