@@ -23,10 +23,11 @@ from benchmarks import raw_sets, reading
 from benchmarks.measure import CannotRunError, CommandFailedError, Setting, program
 from benchmarks.tables import Row, Sheet, number, spread
 
-_OURS = "records.loader"
+_OURS = ("records.loader", "records.loader, processes")
 # What `loaders` calls it, the module that it needs, and the environment of `make peers`.
 _FEEDERS = {
-    _OURS: ("crops-dataprep", "torch", ""),
+    _OURS[0]: ("crops-dataprep", "torch", ""),
+    _OURS[1]: ("crops-processes", "torch", ""),
     "DataLoader, Pillow": ("crops-files", "torch", ""),
     "DataLoader, libjpeg-turbo": ("crops-files+turbo", "torch", ""),
     "LitData, libjpeg-turbo": ("crops-litdata+turbo", "litdata", "litdata"),
@@ -67,7 +68,7 @@ def measure(setting: Setting) -> list[Row | Sheet]:
         except CannotRunError as error:
             missing.append(Row(f"feed: {name}", problem=str(error)))
         except CommandFailedError as error:
-            if name == _OURS:
+            if name in _OURS:
                 raise
             setting.say(error.output)
             missing.append(Row(f"feed: {name}", problem=str(error)))
@@ -93,7 +94,7 @@ def _feeder(setting: Setting, name: str, options: dict[str, Any]) -> Iterator[tu
             made = program(setting, f"feed-{kind}-{rank}", command, reading.ENVIRONMENT)
             trainers.append(stack.enter_context(made))
         images = min(setting.size(100, 14) * options["batch"] * ranks, setting.size(25_600, 10**9))
-        for what, directory in _sets(setting, images, records=name == _OURS).items():
+        for what, directory in _sets(setting, images, records=name in _OURS).items():
             for workers in threads[: setting.size(None, 1)]:
                 setting.say(f"feed: {name}, {what}, {workers} threads")
                 asked = {"kind": kind, "directory": str(directory), "workers": workers}

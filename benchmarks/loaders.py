@@ -232,6 +232,12 @@ def _crops_dataprep(directory: Path, wish: Wish) -> Epoch:
     return lambda: batches
 
 
+def _crops_processes(directory: Path, wish: Wish) -> Epoch:
+    look = {"size": _SIDE, "crop": "random", "flip": True, "processes": True}
+    batches = _own_loader(directory, wish, **look)
+    return lambda: batches
+
+
 def _dataset(directory: Path, wish: Wish) -> Epoch:
     """`to_torch` in PyTorch's own order."""
     import dataprep
@@ -537,6 +543,7 @@ _KINDS: dict[str, Callable[[Path, Wish], Epoch]] = {
     "spdl": _spdl,
     "crops-files": _crops_files,
     "crops-dataprep": _crops_dataprep,
+    "crops-processes": _crops_processes,
     "crops-spdl": _crops_spdl,
     "crops-dali": _crops_dali,
     "crops-litdata": _crops_litdata,

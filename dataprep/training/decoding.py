@@ -85,6 +85,7 @@ class DecodingProcess:
     def __init__(
         self, examples: ExampleSequence, crop: Crop, shape: tuple[int, ...], most: int
     ) -> None:
+        known = os.pathsep.join(map(os.path.abspath, sys.path))  # what this one finds, it finds
         memory = os.memfd_create("dataprep batch")
         try:
             os.truncate(memory, most * math.prod(shape))
@@ -94,7 +95,7 @@ class DecodingProcess:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 pass_fds=(memory,),
-                env={**os.environ, **_ALONE},
+                env={**os.environ, **_ALONE, "PYTHONPATH": known},
                 start_new_session=True,  # Ctrl-C is for those who train
             )
         finally:

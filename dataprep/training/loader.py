@@ -35,6 +35,7 @@ _Begun: TypeAlias = "tuple[Numbers, Callable[[int], Any], list[Future[None]]]"
 """A batch that is being made: what of, what gives its images when it is, and who makes it."""
 
 _PARTS: Final = 2  # of a batch, for each thread: the last ones to finish are small
+_ASKED: Final = 32  # images at most, of a process at once
 
 
 class Batch(tuple[Any, Any]):
@@ -103,9 +104,10 @@ class Loader:
         if framework not in _FRAMEWORKS:
             raise UsageError(f"framework={framework!r} is none of {', '.join(_FRAMEWORKS)}")
         self._memory = _FRAMEWORKS[framework]((sampler.batch_size, *self.shape))
-        # A process takes as long to be asked for one image as for many.
-        parts = self._threads * (1 if processes else _PARTS)
-        self._step = -(-sampler.batch_size // parts)
+        self._step = -(-sampler.batch_size // (_PARTS * self._threads))
+        if processes:  # asking one takes as long for one image as for many
+            enough = -(-sampler.batch_size * self._prefetch // (_PARTS * self._threads))
+            self._step = min(enough, sampler.batch_size, _ASKED)
         self._processes, self._decoding = processes, 0
         self._decoders: SimpleQueue[Decoder | DecodingProcess] = SimpleQueue()
 
