@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ def main(kind: str, directory: Path) -> None:
     for line in sys.stdin:
         if asked := json.loads(line):
             if asked.get("resume"):
-                print(json.dumps({"seconds": _RESUMED[_name(kind)](directory)}))
+                print(json.dumps({"seconds": _resume(kind, directory)}))
                 sys.stdout.flush()
                 continue
             epoch = None  # which ends the workers of the last one
@@ -202,8 +203,12 @@ class _Folder:
         return self.decode(Path(path).read_bytes()), label
 
 
+def _folder(directory: Path, wish: Wish) -> _Folder:
+    return _Folder(directory, wish=wish)
+
+
 def _files(directory: Path, wish: Wish) -> Epoch:
-    return _torch_epochs(_Folder(directory, wish=wish), wish)
+    return _torch_epochs(_folder(directory, wish), wish)
 
 
 def _crops_files(directory: Path, wish: Wish) -> Epoch:
@@ -227,15 +232,13 @@ def _dataprep(directory: Path, wish: Wish) -> Epoch:
     return lambda: batches
 
 
-def _crops_dataprep(directory: Path, wish: Wish) -> Epoch:
-    batches = _own_loader(directory, wish, size=_SIDE, crop="random", flip=True)
+def _crops_dataprep(directory: Path, wish: Wish, **options: Any) -> Epoch:
+    batches = _own_loader(directory, wish, size=_SIDE, crop="random", flip=True, **options)
     return lambda: batches
 
 
 def _crops_processes(directory: Path, wish: Wish) -> Epoch:
-    look = {"size": _SIDE, "crop": "random", "flip": True, "processes": True}
-    batches = _own_loader(directory, wish, **look)
-    return lambda: batches
+    return _crops_dataprep(directory, wish, processes=True)
 
 
 def _dataset(directory: Path, wish: Wish) -> Epoch:
@@ -407,20 +410,19 @@ def _mosaicml(directory: Path, wish: Wish) -> Epoch:
 def _mosaicml_images(directory: Path, wish: Wish) -> Any:
     from streaming.base import MDSWriter, StreamingDataset
 
-    copy = directory.with_name("mds")
-    if not copy.exists():
-        partial = copy.with_name("mds.partial")
-        with MDSWriter(out=str(partial), columns={"x": "bytes", "y": "int"}) as sink:
+    def write(copy: str) -> None:
+        with MDSWriter(out=copy, columns={"x": "bytes", "y": "int"}) as sink:
             for encoded, label in _all_files(directory):
                 sink.write({"x": encoded, "y": label})
-        partial.rename(copy)
+
+    copy = _once(directory.with_name("mds"), write)
 
     class Images(StreamingDataset):  # type: ignore[misc,valid-type,unused-ignore]
         def __getitem__(self, number: int) -> Any:
             found = super().__getitem__(number)
             return _of_bytes(found["x"]), found["y"]
 
-    return Images(local=str(copy), shuffle=wish.random, batch_size=wish.batch)
+    return Images(local=copy, shuffle=wish.random, batch_size=wish.batch)
 
 
 def _litdata(directory: Path, wish: Wish, decode: Callable[[bytes], Any] = _of_bytes) -> Epoch:
@@ -438,22 +440,30 @@ def _litdata_images(directory: Path, wish: Wish, decode: Callable[[bytes], Any] 
     import litdata
     from litdata.streaming.cache import Cache
 
-    copy = directory.with_name(f"litdata-{directory.name}")
-    if not copy.exists():
-        partial = copy.with_name(f"{copy.name}.partial")
-        cache = Cache(str(partial), chunk_bytes="64MB")
+    def write(copy: str) -> None:
+        cache = Cache(copy, chunk_bytes="64MB")
         for number, (encoded, label) in enumerate(_all_files(directory)):
             cache[number] = {"x": encoded, "y": label}
         cache.done()
         cache.merge()
-        partial.rename(copy)
+
+    copy = _once(directory.with_name(f"litdata-{directory.name}"), write)
 
     class Images(litdata.StreamingDataset):  # type: ignore[misc,unused-ignore]
         def __getitem__(self, number: Any) -> Any:
             found = super().__getitem__(number)
             return decode(found["x"]), found["y"]
 
-    return Images(str(copy), shuffle=wish.random, drop_last=False)
+    return Images(copy, shuffle=wish.random, drop_last=False)
+
+
+def _once(copy: Path, write: Callable[[str], None]) -> str:
+    """Another tool's copy, made if it is not there."""
+    if not copy.exists():
+        partial = copy.with_name(f"{copy.name}.partial")
+        write(str(partial))
+        partial.rename(copy)
+    return str(copy)
 
 
 def _all_files(directory: Path) -> Iterator[tuple[bytes, int]]:
@@ -461,76 +471,37 @@ def _all_files(directory: Path) -> Iterator[tuple[bytes, int]]:
         yield Path(path).read_bytes(), label
 
 
-def _after(loader: Any, batches: int) -> Any:
-    """Its iterator, behind so many batches."""
-    found = iter(loader)
-    for _ in range(batches):
-        next(found)
-    return found
-
-
-def _timed(make: Callable[[], Any]) -> float:
-    """Seconds until what is made has given a batch."""
+def _resumed(make: Callable[[], Any], *, of_loop: bool = False) -> float:
+    """Seconds until a loader whose state is of the middle of an epoch has given a batch."""
+    batches = sum(1 for _ in make())
+    kept = make()
+    loop = iter(kept)
+    for _ in range(batches // 2):
+        next(loop)
+    state = loop.get_state() if of_loop else kept.state_dict()
+    del kept, loop
     start = time.perf_counter()
-    next(iter(make()))
+    if of_loop:
+        other = iter(make())
+        other.set_state(state)
+    else:
+        other = make()
+        other.load_state_dict(state)
+    next(iter(other))
     return time.perf_counter() - start
 
 
-def _resumed(make: Callable[[], Any]) -> float:
-    """Of a loader with a state, in the middle of an epoch."""
-    loader = make()
-    kept = _after(loader, len(loader) // 2)
-    state = loader.state_dict()
-    del kept, loader
-
-    def again() -> Any:
-        other = make()
-        other.load_state_dict(state)
-        return other
-
-    return _timed(again)
-
-
-def _resume_dataprep(directory: Path) -> float:
-    return _resumed(lambda: _own_loader(directory, Wish()))
-
-
-def _resume_files(directory: Path) -> float:
-    """Torchdata's ``StatefulDataLoader``."""
-    from torchdata.stateful_dataloader import (  # type: ignore[import-not-found,unused-ignore]
-        StatefulDataLoader,
-    )
-
-    options: dict[str, Any] = {"batch_size": 64, "shuffle": True, "num_workers": 2}
-    return _resumed(lambda: StatefulDataLoader(_Folder(directory), **options))
-
-
-def _resume_mosaicml(directory: Path) -> float:
-    from streaming.base import StreamingDataLoader
-
-    options = {"batch_size": 64, "num_workers": 2}
-    return _resumed(lambda: StreamingDataLoader(_mosaicml_images(directory, Wish()), **options))
-
-
-def _resume_litdata(directory: Path) -> float:
-    from litdata import StreamingDataLoader
-
-    options = {"batch_size": 64, "num_workers": 2}
-    return _resumed(lambda: StreamingDataLoader(_litdata_images(directory, Wish()), **options))
-
-
-def _resume_grain(directory: Path) -> float:
-    make: Callable[[], Any] = _grain(directory, Wish())
-    batches = sum(1 for _ in make())
-    found = _after(make(), batches // 2)
-    state = found.get_state()
-
-    def again() -> Any:
-        other = iter(make())
-        other.set_state(state)
-        return other
-
-    return _timed(again)
+def _resume(kind: str, directory: Path) -> float:
+    """Seconds until the loader of a kind goes on in the middle of an epoch."""
+    if kind == "dataprep":
+        return _resumed(lambda: _own_loader(directory, Wish()))
+    if kind == "grain":
+        return _resumed(_grain(directory, Wish()), of_loop=True)
+    module, name, images = _STATEFUL[kind]
+    options: dict[str, Any] = {"batch_size": 64, "num_workers": 2}
+    options |= {"shuffle": True} if kind == "files" else {}
+    make = getattr(import_module(module), name)
+    return _resumed(lambda: make(images(directory, Wish()), **options))
 
 
 _TURBO = False
@@ -553,12 +524,10 @@ _KINDS: dict[str, Callable[[Path, Wish], Epoch]] = {
     "mosaicml": _mosaicml,
     "litdata": _litdata,
 }
-_RESUMED: dict[str, Callable[[Path], float]] = {
-    "dataprep": _resume_dataprep,
-    "files": _resume_files,
-    "mosaicml": _resume_mosaicml,
-    "litdata": _resume_litdata,
-    "grain": _resume_grain,
+_STATEFUL: dict[str, tuple[str, str, Callable[[Path, Wish], Any]]] = {
+    "files": ("torchdata.stateful_dataloader", "StatefulDataLoader", _folder),
+    "mosaicml": ("streaming.base", "StreamingDataLoader", _mosaicml_images),
+    "litdata": ("litdata", "StreamingDataLoader", _litdata_images),
 }
 
 if __name__ == "__main__":

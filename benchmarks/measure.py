@@ -112,14 +112,12 @@ class Usage:
         peak_bytes: peak resident memory of the largest of its processes: what decides whether a
             job fits a node.
         lines: what it printed, each line with the second in which it came.
-        written: bytes of what it left, where that is of interest.
     """
 
     seconds: float
     cpu_seconds: float
     peak_bytes: int
     lines: Sequence[tuple[float, str]] = ()
-    written: int = 0
 
 
 def run(

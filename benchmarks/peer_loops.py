@@ -9,8 +9,7 @@ or, with a SIZE, as Pillow resizes the shorter side to it and encodes it with qu
   every image; shards of 64 MiB with SHA-1 and xxHash; a directory for each process, `merge_index`.
   The column is ``bytes``: what ``jpeg`` takes differs between versions;
 * ``litdata``: LitData's `optimize`, chunks of 64 MiB;
-* ``parquet``, ``disk``: `Dataset.from_generator` of Hugging Face, which fills its cache, then
-  `to_parquet` or `save_to_disk`;
+* ``parquet``: `Dataset.from_generator` of Hugging Face, which fills its cache, then `to_parquet`;
 * ``tfds``: `store_as_tfds_dataset`, which is one process. TFDS's `ImageFolder` writes nothing: it
   reads the files where they are.
 
@@ -125,10 +124,6 @@ def _parquet(job: Job) -> None:
     _dataset(job).to_parquet(f"{job.out}/train.parquet")
 
 
-def _disk(job: Job) -> None:
-    _dataset(job).save_to_disk(f"{job.out}/train", num_proc=job.processes)
-
-
 def _dataset(job: Job) -> Any:
     from datasets import ClassLabel, Dataset, Features, Image
 
@@ -165,7 +160,6 @@ _TOOLS: dict[str, Callable[[Job], None]] = {
     "mds": _mds,
     "litdata": _litdata,
     "parquet": _parquet,
-    "disk": _disk,
     "tfds": _tfds,
 }
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from operator import truediv
 from pathlib import Path
@@ -23,31 +23,18 @@ _QUIET = {"DISABLE_VERSION_CHECK": "1", "HF_HUB_OFFLINE": "1"}  # nothing asks t
 _HEADER, _CHECKED = "dataprep webdataset, --check header", "dataprep webdataset"
 _RECORDIO, _IM2REC = "dataprep recordio", "im2rec.py"
 _SHARD_WRITER = "webdataset ShardWriter, one a core"
-_FIGURES = ("images/s", "a CPU-second", "largest process", "output")
-_CHECKS = ("bitstreams", "hashes", "resumes")
-_PILLOW = "if resized"  # which refuses what is broken
-_THEIRS = {  # environment, loop, and what it checks
-    _SHARD_WRITER: ("webdataset", "webdataset", _PILLOW, "no", "no"),
-    "MosaicML MDSWriter, one a core": ("mds", "mds", _PILLOW, "yes", "no"),
-    "LitData optimize": ("litdata", "litdata", _PILLOW, "no", "if asked"),
-    "Hugging Face to_parquet": ("datasets", "parquet", _PILLOW, "no", "its cache"),
-    "Hugging Face save_to_disk": ("datasets", "disk", _PILLOW, "no", "its cache"),
-    "TFDS, one process": ("tfds", "tfds", _PILLOW, "no", "no"),
-    _IM2REC: ("mxnet", "", "no", "no", "no"),
+_THEIRS = {  # environment and loop
+    _SHARD_WRITER: ("webdataset", "webdataset"),
+    "MosaicML MDSWriter, one a core": ("mds", "mds"),
+    "LitData optimize": ("litdata", "litdata"),
+    "Hugging Face to_parquet": ("datasets", "parquet"),
+    "TFDS, one process": ("tfds", "tfds"),
+    _IM2REC: ("mxnet", ""),
 }
 
 
-@dataclass(frozen=True)
-class _Tool:
-    """What makes a file format.
-
-    Attributes:
-        command: converts a tree to files below a directory, bringing the shorter side to a size.
-        checks: whether it finds broken bitstreams, keeps hashes of files, and resumes if killed.
-    """
-
-    command: Callable[[Path, Path, int], Sequence[str | Path]]
-    checks: Sequence[str]
+_Tool = Callable[[Path, Path, int], Sequence[str | Path]]
+"""Its command, which converts a tree to files below a directory, of a shorter side."""
 
 
 def measure(setting: Setting) -> list[Row | Sheet]:
@@ -75,14 +62,14 @@ def _compare(
     few = [] if size else [partial(_run, setting, tool, 300, size) for tool in tools.values()]
     jobs = rounds(setting, f"peers: {what}", programs, warm_up=few)
     rates = {name: [images / job.seconds for job in jobs[name]] for name in tools}
-    lines = [(what, *_FIGURES, *_CHECKS, *(f"{name.partition(' ')[2]} / it" for name in ours))]
-    for name, tool in tools.items():
-        per_cpu = number([images / job.cpu_seconds for job in jobs[name]])
+    lines = [
+        (what, "images/s", "largest process", *(f"{name.partition(' ')[2]} / it" for name in ours))
+    ]
+    for name in tools:
         memory = median(job.peak_bytes for job in jobs[name]) / 2**20
-        output = median(job.written for job in jobs[name]) / 1e9
-        figures = (number(rates[name]), per_cpu, f"{memory:,.0f} MiB", f"{output:.2f} GB")
+        figures = (number(rates[name]), f"{memory:,.0f} MiB")
         ratios = [spread([*map(truediv, rates[one], rates[name])]) for one in ours]
-        lines.append((name, *figures, *tool.checks, *ratios))
+        lines.append((name, *figures, *ratios))
     first = partial(compared, f"{what}: {ours[0]} against {_SHARD_WRITER}", rates[ours[0]])
     judged = [first(rates[name], target=target) for name in rates if name == _SHARD_WRITER]
     return [Sheet(lines), *judged]
@@ -107,9 +94,7 @@ def _run(setting: Setting, tool: _Tool, images: int, size: int) -> Usage:
     raw = raw_sets.tree(setting, images)
     with fresh(setting.work / "out") as out:
         out.mkdir()
-        usage = run(tool.command(raw, out, size), flush=True, environment=_QUIET)
-        written = sum(path.stat().st_size for path in raw_sets.contents(out))
-        return replace(usage, written=written)
+        return run(tool(raw, out, size), flush=True, environment=_QUIET)
 
 
 def _ours(sink: str, check: str = "bitstream") -> _Tool:
@@ -119,16 +104,16 @@ def _ours(sink: str, check: str = "bitstream") -> _Tool:
         options = ("--resize", str(size)) if size else ("--check", check)
         return sys.executable, "-m", "dataprep", "imagenet", "--sink", sink, *place, *options
 
-    return _Tool(command, ("yes" if check == "bitstream" else "truncation", "yes", "yes"))
+    return command
 
 
 def _theirs(setting: Setting) -> tuple[dict[str, _Tool], list[Row]]:
     """All whose environments are there, and the others."""
-    found, missing = {}, []
-    for name, (environment, loop, *checks) in _THEIRS.items():
+    found: dict[str, _Tool] = {}
+    missing = []
+    for name, (environment, loop) in _THEIRS.items():
         try:
-            command = partial(_words, setting, setting.peer(environment), loop)
-            found[name] = _Tool(command, checks)
+            found[name] = partial(_words, setting, setting.peer(environment), loop)
         except CannotRunError as error:
             missing.append(Row(f"peers: {name}", problem=str(error)))
     return found, missing

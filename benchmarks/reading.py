@@ -18,8 +18,6 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 import dataprep
 from benchmarks import formats, raw_sets
 from benchmarks.measure import (
@@ -42,7 +40,6 @@ _OURS, _CROPS = "tfrecord", "random parts: tfrecord"
 _FORMATS = ("tfrecord", "recordio", "webdataset", "hdf5", "arrayrecord", "parquet")
 _IN_ORDER = ("parquet", "webdataset's loader", "webdataset's loader, libjpeg-turbo")
 _RESUMED = (_OURS, _FILES, "MosaicML Streaming", "LitData", "Grain")
-_BATCHES = range(0, 1_281_024 - 4_096, 4_096)
 _STAND_INS = ROOT / "examples" / "dataprep-mds" / "tests" / "stand_ins"  # of torchvision, for mds
 ENVIRONMENT = {"PYTHONPATH": str(_STAND_INS), "HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1"}
 
@@ -255,7 +252,7 @@ def _orders() -> list[Row]:
     }
     for name, order in orders.items():
         start = time.perf_counter()
-        options: dict[str, Any] = {"uneven": "drop", "identity": {}, "shared": False}
+        options: dict[str, Any] = {"uneven": "drop", "title": "", "identity": {}, "shared": False}
         batches = iter(Sampler(order, 256, rank=3, world_size=8, **options))
         next(batches)
         first = time.perf_counter() - start
@@ -265,13 +262,6 @@ def _orders() -> list[Row]:
         each = (time.perf_counter() - start) / 400 / 256
         rows.append(figure(f"order of 10^9 records, {name}: until the first batch", [first], "s"))
         rows.append(figure(f"order of 10^9 records, {name}: an index", [each * 1e6], "us"))
-    for window in (1, 4, 16, 64, 256, 1024):
-        order = InBlocks(0, {}, [1251] * 1024, window)
-        batches_of = (
-            order.numbers(0, np.arange(at, at + 4096, dtype=np.uint64)) for at in _BATCHES
-        )
-        shards = [float(np.mean([len(np.unique(numbers // 1251)) for numbers in batches_of]))]
-        rows.append(figure(f"shards in a batch of 4,096, window={window} of 1,024", shards, ""))
     return rows
 
 
