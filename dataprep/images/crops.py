@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 import simplejpeg  # type: ignore[import-untyped]  # it ships stubs, but no py.typed
@@ -19,7 +19,8 @@ from PIL import Image
 from dataprep.errors import ImageError
 from dataprep.images import jpeg
 from dataprep.images.decode import orientation_of, shown
-from dataprep.images.pixels import Pixels, eight_bits, mapped, padded, resized_fast
+from dataprep.images.part import Scale, decode_part
+from dataprep.images.pixels import Pixels, eight_bits, resized_fast
 
 try:
     import cykooz_resizer as fast
@@ -29,6 +30,7 @@ except ModuleNotFoundError:  # there are wheels for x86-64 only, as of 4.0.1
 _AREA: Final = (0.08, 1.0)  # of the picture, and the ratio of its sides: Szegedy et al., Going
 _RATIO: Final = (3 / 4, 4 / 3)  # deeper with convolutions, 2015; as torchvision and timm take them
 _ATTEMPTS: Final = 10
+_SCALES: Final[tuple[Scale, ...]] = (1, 2, 4, 8)
 _CENTER: Final = 224 / 256  # of the shorter side, as ImageNet is evaluated
 
 # Left, top, width and height of a part of a picture, in pixels.
@@ -111,16 +113,24 @@ def _placed(
         jpeg.decode_packed(data, space, target)
         return True
     left, top, across, down = crop.part(height, width, drawn)
-    need = min(across / crop.size[1], down / crop.size[0])
-    scale = max(one for one in (1, 2, 4, 8) if one <= max(need, 1))
-    least = {"min_height": -(-height // scale), "min_width": -(-width // scale)}
-    decoded = simplejpeg.decode_jpeg(
-        data, "GRAY" if space == "GRAY" else "RGBX", strict=True, **(least if scale > 1 else {})
-    )
-    pixels: Any = decoded[:, :, 0] if space == "GRAY" else decoded[:, :, :3]
-    # The scaled picture is rounded up to whole pixels.
+    ratios = across / crop.size[1], down / crop.size[0]
+    scale = max(one for one in _SCALES if one <= max(min(ratios), 1))
     part = (left / scale, top / scale, across / scale, down / scale)
-    _put(pixels, part, crop, drawn, target)
+    shown_of = None
+    if (across, down) != (width, height):
+        # An antialiased pixel is drawn from a half more on each side than it covers.
+        x, y = (math.ceil(max(ratio / scale, 1) / 2) + 1 for ratio in ratios)
+        right, bottom = math.ceil(part[0] + part[2]) + x, math.ceil(part[1] + part[3]) + y
+        box = (math.floor(part[0]) - x, math.floor(part[1]) - y, right, bottom)
+        shown_of = decode_part(data, space, scale, box)
+    if shown_of is None:
+        # The scaled picture is rounded up to whole pixels.
+        least = {"min_height": -(-height // scale), "min_width": -(-width // scale)}
+        wanted = "GRAY" if space == "GRAY" else "RGBX"
+        whole = simplejpeg.decode_jpeg(data, wanted, strict=True, **(least if scale > 1 else {}))
+        shown_of = (whole[:, :, 0] if space == "GRAY" else whole[:, :, :3]), (0, 0)
+    pixels, (x, y) = shown_of
+    _put(pixels, (part[0] - x, part[1] - y, *part[2:]), crop, drawn, target)
     return True
 
 
@@ -128,20 +138,17 @@ def _put(pixels: Pixels, part: Part, crop: Crop, drawn: Sequence[float], target:
     height, width = pixels.shape[:2]
     if crop.size != (height, width) or part != (0, 0, width, height):
         pixels = _scaled(pixels, part, crop.size)
-    whole = padded(pixels)
     if crop.flip and drawn[-1] < 0.5:
-        if whole is not None:  # four bytes at a time
-            whole = np.ascontiguousarray(whole.view(np.uint32)[:, ::-1]).view(np.uint8)
-        else:
-            pixels = pixels[:, ::-1]
-    if whole is None:
+        pixels = pixels[:, ::-1]
+    if pixels.ndim == 2:
         target[...] = pixels
-    else:  # numpy copies three bytes of four ten times as slowly
-        target.reshape(-1)[:] = np.frombuffer(mapped("RGBA", whole).tobytes("raw", "RGB"), np.uint8)
+    else:  # numpy copies a plane at a time sooner than three bytes of four, and without the GIL
+        for channel in range(3):
+            target[:, :, channel] = pixels[:, :, channel]
 
 
 def _scaled(pixels: Pixels, part: Part, size: tuple[int, int]) -> Pixels:
-    """A part of a picture scaled to (height, width); of colour, `padded`."""
+    """A part of a picture scaled to (height, width)."""
     height, width = pixels.shape[:2]
     left, top = min(part[0], width - 1), min(part[1], height - 1)
     across, down = min(part[2], width - left), min(part[3], height - top)
