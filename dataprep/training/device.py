@@ -110,7 +110,7 @@ class DeviceDecoder:
             there = [at for at, data in enumerate(stored) if data is not None]
             pictures = self._decode([data for data in stored if data is not None])
             parts = [
-                self._crop.part(*picture.shape[1:], drawn[at])
+                self._crop.part(picture.shape[1], picture.shape[2], drawn[at])
                 for at, picture in zip(there, pictures, strict=True)
             ]
             # Those of about one size together.
