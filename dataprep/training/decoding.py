@@ -14,7 +14,7 @@ import pickle
 import subprocess
 import sys
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Final, Literal
 
@@ -52,22 +52,47 @@ class Decoder:
         Raises:
             SinkError: one is damaged, or no image of this size; names record and shard.
         """
-        examples, info, crop = self._examples, self._examples.info, self._crop
-        color: Literal["gray", "rgb"] = "gray" if info.channels == 1 else "rgb"
-        stored, numbers_of = examples.encoded(numbers), drawn.tolist()
-        for number, data, numbers_drawn, target in zip(
-            numbers, stored, numbers_of, places, strict=True
-        ):
-            if target.shape[2] == 1:
-                target = target[:, :, 0]
-            try:
-                if examples.pixels:
-                    pixels = to_pixels(data, "RAW", *(info.size or (0, 0)), color)
-                    place_pixels(pixels, crop, numbers_drawn, target)
-                else:
-                    place(data, crop, numbers_drawn, target)
-            except ImageError as error:
-                raise SinkError(f"{examples.place_of(number)}: {error}") from error
+        for at, data in enumerate(self._examples.encoded(numbers)):
+            self._show(numbers[at], data, drawn[at].tolist(), places[at])
+
+    def fill_unless(
+        self,
+        elsewhere: Callable[[bytes, int], bool],
+        numbers: Sequence[int],
+        drawn: NDArray[np.float64],
+        places: NDArray[np.uint8],
+    ) -> list[bytes | None]:
+        """The same but for images that are decoded elsewhere.
+
+        Args:
+            elsewhere: whether one is, as it is stored, to so many channels.
+
+        Returns:
+            The images that are decoded elsewhere; None for those in their places.
+        """
+        stored: list[bytes | None] = [*self._examples.encoded(numbers)]
+        for at, data in enumerate(stored):
+            assert data is not None  # noqa: S101  # each is replaced once
+            if self._examples.pixels or not elsewhere(data, places.shape[3]):
+                self._show(numbers[at], data, drawn[at].tolist(), places[at])
+                stored[at] = None
+        return stored
+
+    def _show(
+        self, number: int, data: bytes, drawn: Sequence[float], target: NDArray[np.uint8]
+    ) -> None:
+        examples, info = self._examples, self._examples.info
+        if info.channels == 1:
+            target = target[:, :, 0]
+        try:
+            if examples.pixels:
+                color: Literal["gray", "rgb"] = "gray" if info.channels == 1 else "rgb"
+                pixels = to_pixels(data, "RAW", *(info.size or (0, 0)), color)
+                place_pixels(pixels, self._crop, drawn, target)
+            else:
+                place(data, self._crop, drawn, target)
+        except ImageError as error:
+            raise SinkError(f"{examples.place_of(number)}: {error}") from error
 
 
 class DecodingProcess:

@@ -23,7 +23,7 @@ from dataprep.errors import ImageError, UsageError
 from dataprep.images import jpeg
 from dataprep.images.crops import Crop, Part
 from dataprep.images.decode import orientation_of
-from dataprep.training.loader import required
+from dataprep.training.frameworks import required
 
 _SPACES: Final = {3: ("YCbCr", "Gray"), 1: ("Gray",)}
 _SUBSAMPLINGS: Final = frozenset({"444", "422", "420", "440", "411", "Gray"})
@@ -67,6 +67,10 @@ def is_taken(data: bytes, channels: int) -> bool:
     return fits and not _HUFFMAN.isdisjoint(codes) and orientation_of(data) == 1
 
 
+class DeviceRefusal(Exception):  # noqa: N818  # it is asked again without the device
+    """The device decodes not all of a batch."""
+
+
 class DeviceDecoder:
     """Makes batches on one device, on a stream of its own.
 
@@ -93,26 +97,31 @@ class DeviceDecoder:
         Args:
             stored: an image that the device decodes; None where it is decoded already.
             drawn: `Crop.draws` numbers for each, from 0 to below 1.
-            decoded: uint8 tensor on the host, (batch, height, width, channels), of those.
+            decoded: uint8 tensor on the host, (batch, channels, height, width), of those.
 
         Returns:
             What gives the batch to the stream of the thread that asks: uint8, (batch, channels,
             height, width), strides those of channels_last.
 
         Raises:
-            RuntimeError: an image cannot be decoded.
-            ImageError: one would have to be scaled, and must not be.
+            DeviceRefusal: an image cannot be decoded, or must not be of its size.
         """
         torch = self._torch
         cuda = self._stream is not None
-        with torch.cuda.stream(self._stream) if cuda else nullcontext(), torch.inference_mode():
-            images = decoded.to(self._device, non_blocking=True).permute(0, 3, 1, 2)
+        with torch.cuda.stream(self._stream) if cuda else nullcontext(), torch.no_grad():
+            images = decoded.to(self._device, non_blocking=True, copy=True)
             there = [at for at, data in enumerate(stored) if data is not None]
-            pictures = self._decode([data for data in stored if data is not None])
-            parts = [
-                self._crop.part(picture.shape[1], picture.shape[2], drawn[at])
-                for at, picture in zip(there, pictures, strict=True)
-            ]
+            try:
+                asked = [data for data in stored if data is not None]
+                pictures = self._decode(asked) if asked else []
+                parts = [
+                    self._crop.part(picture.shape[1], picture.shape[2], drawn[at])
+                    for at, picture in zip(there, pictures, strict=True)
+                ]
+            except torch.OutOfMemoryError:
+                raise
+            except (RuntimeError, ImageError) as error:  # torchvision's is a RuntimeError
+                raise DeviceRefusal(str(error)) from error
             # Those of about one size together.
             order = sorted(range(len(there)), key=lambda it: parts[it][2] * parts[it][3])
             for first in range(0, len(order), _TOGETHER):
@@ -121,7 +130,6 @@ class DeviceDecoder:
                 some, of_them = [pictures[it] for it in chosen], [parts[it] for it in chosen]
                 places = torch.tensor([there[it] for it in chosen], device=self._device)
                 images[places] = self._scaled(some, of_them, mirrored)
-            images = images.clone(memory_format=torch.channels_last)  # no inference tensor, outside
             ready = self._stream.record_event() if self._stream is not None else None
 
         def given() -> Any:
@@ -132,6 +140,10 @@ class DeviceDecoder:
             return images
 
         return given
+
+    def put(self, labels: Any) -> Any:
+        """Labels beside the images."""
+        return labels.to(self._device, non_blocking=True)
 
     def _scaled(self, pictures: Sequence[Any], parts: Sequence[Part], mirrored: list[bool]) -> Any:
         """Parts of pictures, (number, channels, height, width)."""

@@ -27,7 +27,8 @@ from dataprep.training.sequence import ExampleSequence
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from dataprep.training.loader import Framework, Loader
+    from dataprep.training.frameworks import Framework
+    from dataprep.training.loader import Loader
     from dataprep.training.torch import TorchDataset
 
 Shuffle = Literal["global", "blocks", "none"]
@@ -165,6 +166,7 @@ class TrainingExamples(ExampleSequence):
         framework: Framework = "torch",
         threads: int | None = None,
         processes: bool = False,
+        decode: Literal["cpu", "cuda"] = "cpu",
         prefetch: int = 4,
         fields: Sequence[str] = (),
         **order: Unpack[OrderOptions],
@@ -186,6 +188,8 @@ class TrainingExamples(ExampleSequence):
             threads: that decode; None for one for each core this process may use.
             processes: let each thread have a process that decodes for it, so that neither they nor
                 the training loop wait for each other's Python: with more than about 4 threads.
+            decode: ``cuda``: the current CUDA device decodes JPEGs, by torchvision's nvJPEG, and
+                batches and labels lie there; not to the bit what the CPU makes of them.
             prefetch: batches that are made ahead.
             fields: what else is said of the images, as ``batch.fields[name]``, a value for each:
                 ``captions``, or boxes, which are of the whole image.
@@ -210,6 +214,7 @@ class TrainingExamples(ExampleSequence):
             framework=framework,
             threads=threads,
             processes=processes,
+            decode=decode,
             prefetch=prefetch,
             fields=fields,
         )
@@ -241,7 +246,7 @@ class TrainingExamples(ExampleSequence):
             ImportError: PyTorch is not installed; or torchvision, and boxes are asked for.
             UsageError: there is no such field.
         """
-        from dataprep.training.loader import required
+        from dataprep.training.frameworks import required
 
         required("torch")
         from dataprep.training.torch import TorchDataset
@@ -257,7 +262,7 @@ class TrainingExamples(ExampleSequence):
         Raises:
             ImportError: TensorFlow is not installed.
         """
-        from dataprep.training.loader import required
+        from dataprep.training.frameworks import required
 
         tf = required("tensorflow")
         labels = self.labels

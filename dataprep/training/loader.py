@@ -6,7 +6,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from importlib import import_module
+from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
@@ -19,6 +19,8 @@ from dataprep.recipe import MAX_PIXELS
 from dataprep.system.job_limits import usable_cores
 from dataprep.system.messages import counted
 from dataprep.training.decoding import Decoder, DecodingProcess
+from dataprep.training.device import DeviceDecoder, DeviceRefusal, by_nvjpeg, is_taken
+from dataprep.training.frameworks import MEMORY, Framework
 from dataprep.training.order import key, uniforms
 from dataprep.training.sampler import whole_number
 from dataprep_schemas.fields import DECLARED, Field
@@ -28,8 +30,6 @@ if TYPE_CHECKING:
 
     from dataprep.training.sampler import Numbers, Sampler
     from dataprep.training.sequence import ExampleSequence
-
-Framework = Literal["torch", "numpy", "jax"]
 
 _Begun: TypeAlias = "tuple[Numbers, Callable[[int], Any], list[Future[None]]]"
 """A batch that is being made: what of, what gives its images when it is, and who makes it."""
@@ -82,6 +82,7 @@ class Loader:
         framework: Framework,
         threads: int | None,
         processes: bool,
+        decode: Literal["cpu", "cuda"],
         prefetch: int,
         fields: Sequence[str],
     ) -> None:
@@ -101,9 +102,17 @@ class Loader:
         fields = [fields] if isinstance(fields, str) else fields
         self._fields = {name: examples.values(name) for name in fields}
         self.shape = (*self._crop.size, examples.info.channels)
-        if framework not in _FRAMEWORKS:
-            raise UsageError(f"framework={framework!r} is none of {', '.join(_FRAMEWORKS)}")
-        self._memory = _FRAMEWORKS[framework]((sampler.batch_size, *self.shape))
+        if framework not in MEMORY:
+            raise UsageError(f"framework={framework!r} is none of {', '.join(MEMORY)}")
+        self._memory = MEMORY[framework]((sampler.batch_size, *self.shape))
+        self._device: DeviceDecoder | None = None
+        if decode == "cuda":
+            if framework != "torch" or processes:
+                raise UsageError("decode='cuda' is for framework='torch' without processes")
+            channels = examples.info.channels
+            self._device = DeviceDecoder(*by_nvjpeg(channels), self._crop, channels)
+        elif decode != "cpu":
+            raise UsageError(f"decode={decode!r} is none of cpu, cuda")
         self._step = -(-sampler.batch_size // (_PARTS * self._threads))
         if processes:  # asking one takes as long for one image as for many
             enough = -(-sampler.batch_size * self._prefetch // (_PARTS * self._threads))
@@ -148,16 +157,19 @@ class Loader:
     def _batches(self) -> Iterator[Batch]:
         self._start_decoders()
         pool = ThreadPoolExecutor(self._threads, thread_name_prefix="dataprep loader")
+        feeder = ThreadPoolExecutor(1, thread_name_prefix="dataprep device")
+        begin = self._begin if self._device is None else partial(self._begin_there, feeder)
         under_way: deque[_Begun] = deque()
         try:
             for numbers in self.sampler:
-                under_way.append(self._begin(pool, numbers))
+                under_way.append(begin(pool, numbers))
                 if len(under_way) > self._prefetch:
                     yield self._finish(under_way.popleft())
             while under_way:
                 yield self._finish(under_way.popleft())
         finally:
             pool.shutdown(cancel_futures=True)
+            feeder.shutdown(cancel_futures=True)
 
     def _start_decoders(self) -> None:
         """One for each thread, unless they are there; of a parent process they are its own."""
@@ -170,17 +182,46 @@ class Loader:
             self._decoders.put(one or Decoder(*what))
 
     def _begin(self, pool: ThreadPoolExecutor, numbers: Numbers) -> _Begun:
-        count = len(numbers)
         places, given = self._memory.new()
-        positions = np.asarray(numbers.positions, np.uint64)
-        keys = key("crops", numbers.seed, numbers.epoch)
-        drawn = uniforms(positions, keys, self._crop.draws)
-        starts = range(0, count, self._step)
-        parts = [slice(at, min(at + self._step, count)) for at in starts]
+        drawn = self._drawn(numbers)
         futures = [
-            pool.submit(self._fill, numbers[part], drawn[part], places[part]) for part in parts
+            pool.submit(self._fill, numbers[part], drawn[part], places[part])
+            for part in self._parts(len(numbers))
         ]
         return numbers, given, futures
+
+    def _begin_there(
+        self, feeder: ThreadPoolExecutor, pool: ThreadPoolExecutor, numbers: Numbers
+    ) -> _Begun:
+        places, given = self._memory.new()
+        drawn = self._drawn(numbers)
+        here = Decoder(self._examples, self._crop)
+        read = [
+            pool.submit(here.fill_unless, is_taken, numbers[part], drawn[part], places[part])
+            for part in self._parts(len(numbers))
+        ]
+
+        def make() -> Callable[[], Any]:
+            stored = [data for future in read for data in future.result()]
+            images = given(len(numbers))
+            assert self._device is not None  # noqa: S101  # or nobody asks
+            try:
+                return self._device.make(stored, drawn.tolist(), images)
+            except DeviceRefusal:  # of which one, it does not say: a damaged one is told here
+                here.fill(numbers, drawn, places[: len(numbers)])
+                return self._device.make([None] * len(numbers), drawn.tolist(), images)
+
+        made = feeder.submit(make)
+        return numbers, lambda _: made.result()(), []
+
+    def _drawn(self, numbers: Numbers) -> NDArray[np.float64]:
+        positions = np.asarray(numbers.positions, np.uint64)
+        keys = key("crops", numbers.seed, numbers.epoch)
+        return uniforms(positions, keys, self._crop.draws)
+
+    def _parts(self, count: int) -> list[slice]:
+        starts = range(0, count, self._step)
+        return [slice(at, min(at + self._step, count)) for at in starts]
 
     def _fill(
         self, numbers: Sequence[int], drawn: NDArray[np.float64], places: NDArray[np.uint8]
@@ -198,7 +239,10 @@ class Loader:
         images = given(len(numbers))
         if self._transform is not None:
             images = self._transform(images)
-        batch = Batch((images, self._memory.of_labels(self._labels[numbers])))
+        labels = self._memory.of_labels(self._labels[numbers])
+        if self._device is not None:
+            labels = self._device.put(labels)
+        batch = Batch((images, labels))
         batch.numbers = numbers
         batch.fields = {
             name: [_value(name, cell) for cell in cells.take(numbers).to_pylist()]
@@ -214,19 +258,6 @@ def _value(name: str, cell: Any) -> Any:
     return rules.none if cell is None else rules.of_cell(cell)
 
 
-def required(package: str) -> Any:
-    """A framework's module, which no dependency of ours brings.
-
-    Raises:
-        ImportError: it is not installed.
-    """
-    try:
-        return import_module(package)
-    except ModuleNotFoundError as error:
-        instead = 'use records.loader with framework="numpy", which needs none'
-        raise ImportError(f"{error}: install it, or {instead}") from error
-
-
 def _size(examples: ExampleSequence, size: int | tuple[int, int] | None) -> tuple[int, int]:
     """Height and width of what a batch holds: what is asked for, or the size of all images."""
     if size is None:
@@ -240,77 +271,3 @@ def _size(examples: ExampleSequence, size: int | tuple[int, int] | None) -> tupl
     except ImageError as error:
         raise UsageError(f"size={size}: {error}") from error
     return height, width
-
-
-class _Lent:
-    """Memory that goes back to where it came from when no array uses it any more."""
-
-    def __init__(self, memory: NDArray[np.uint8], idle: list[NDArray[np.uint8]]) -> None:
-        # An array of it keeps this object, as does an array of that, and a tensor made of either.
-        self.__array_interface__ = memory.__array_interface__
-        self._memory, self._idle = memory, idle
-
-    def __del__(self) -> None:
-        self._idle.append(self._memory)
-
-
-class _Numpy:
-    """Memory for batches of one shape, and what becomes of it."""
-
-    layout = "arrays of shape ({}, {}, {}, {})"
-
-    def __init__(self, shape: tuple[int, ...]) -> None:
-        self._shape = shape
-        self._idle: list[NDArray[np.uint8]] = []
-
-    def new(self) -> tuple[NDArray[np.uint8], Callable[[int], Any]]:
-        """Room for a batch, and what gives so many of its images when it is full."""
-        array = self._array()
-        return array, lambda count: array[:count]
-
-    def of_labels(self, labels: NDArray[np.int64]) -> Any:
-        """Labels, likewise."""
-        return labels
-
-    def _array(self) -> NDArray[np.uint8]:
-        memory = self._idle.pop() if self._idle else np.empty(self._shape, np.uint8)
-        return np.asarray(_Lent(memory, self._idle))
-
-
-class _Torch(_Numpy):
-    layout = "tensors of shape ({0}, {3}, {1}, {2}), strides torch.channels_last"
-
-    def __init__(self, shape: tuple[int, ...]) -> None:
-        super().__init__(shape)
-        self._torch = required("torch")
-        self._pinned = self._torch.cuda.is_available()
-
-    def new(self) -> tuple[NDArray[np.uint8], Callable[[int], Any]]:
-        """Channels last in memory, as a view with the channels first."""
-        if self._pinned:  # PyTorch knows when what is copied without blocking may be used again
-            whole = self._torch.empty(self._shape, dtype=self._torch.uint8, pin_memory=True)
-        else:
-            whole = self._torch.from_numpy(self._array())
-        return whole.numpy(), lambda count: whole[:count].permute(0, 3, 1, 2)
-
-    def of_labels(self, labels: NDArray[np.int64]) -> Any:
-        """A tensor."""
-        return self._torch.from_numpy(labels)
-
-
-class _Jax(_Numpy):
-    def __init__(self, shape: tuple[int, ...]) -> None:
-        super().__init__(shape)
-        self._jax = required("jax.numpy")
-
-    def new(self) -> tuple[NDArray[np.uint8], Callable[[int], Any]]:
-        """Copied: a device's memory is its own."""
-        array = self._array()
-        return array, lambda count: self._jax.array(array[:count])
-
-    def of_labels(self, labels: NDArray[np.int64]) -> Any:
-        """An array of JAX."""
-        return self._jax.array(labels)
-
-
-_FRAMEWORKS: Final[Mapping[str, type[_Numpy]]] = {"torch": _Torch, "numpy": _Numpy, "jax": _Jax}

@@ -15,6 +15,7 @@ import simplejpeg  # type: ignore[import-untyped]
 import dataprep
 from dataprep.errors import UsageError
 from dataprep.images.crops import Crop, place
+from dataprep.training import loader
 from dataprep.training.device import DeviceDecoder, by_nvjpeg, is_taken
 from tests.conftest import Made
 from tests.images.files import JPEGS, PHOTO, encoded
@@ -59,7 +60,9 @@ def test_it_shows_what_the_cpu_shows(
     wanted = np.zeros((len(stored), SIDE, SIDE, channels), np.uint8)
     for data, numbers, target in zip(stored, drawn, wanted, strict=True):
         place(data, crop, numbers, target if channels == 3 else target[:, :, 0])
-    found = decoder(crop, channels).make(stored, drawn, torch.zeros(wanted.shape).byte())()
+    found = decoder(crop, channels).make(
+        stored, drawn, torch.zeros(wanted.shape).byte().permute(0, 3, 1, 2)
+    )()
     assert found.shape == (len(stored), channels, SIDE, SIDE)
     assert found.is_contiguous(memory_format=torch.channels_last)
     # The CPU rounds between columns and rows.
@@ -72,7 +75,7 @@ def test_what_was_decoded_here_stays_in_its_place() -> None:
     crop = Crop((SIDE, SIDE), "center")
     stored: list[bytes | None] = [*pictures(5, 3)]
     stored[1] = stored[3] = None
-    decoded = torch.zeros((5, SIDE, SIDE, 3)).byte()
+    decoded = torch.zeros((5, SIDE, SIDE, 3)).byte().permute(0, 3, 1, 2)
     decoded[1], decoded[3] = 11, 33
     found = decoder(crop, 3).make(stored, [[]] * 5, decoded)()
     assert found[1].unique().tolist() == [11]
@@ -123,3 +126,41 @@ def test_batches_of_a_gpu(tiny: Made) -> None:
         assert there[1].tolist() == here[1].tolist()
         assert here.position.tolist() == there.position.tolist()
         assert (here[0].int() - there[0].cpu().int()).abs().float().mean() < 2
+
+
+def test_batches_come_as_from_the_cpu(tiny: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same examples and parts, resumed; what cannot be decoded names its record."""
+    refused = [False]
+
+    def decode(stored: Sequence[bytes]) -> list[Any]:
+        if refused[0]:
+            raise RuntimeError("nvJPEG: of one of these")
+        return [
+            torch.from_numpy(simplejpeg.decode_jpeg(it, "RGB")).permute(2, 0, 1) for it in stored
+        ]
+
+    monkeypatch.setattr(loader, "by_nvjpeg", lambda _: (torch.device("cpu"), decode))
+    records = dataprep.open(tiny.out, "train")
+    options: dict[str, Any] = {"size": 12, "crop": "random", "flip": True, "seed": 3}
+    here = list(records.loader(5, framework="torch", **options))
+    there = records.loader(5, decode="cuda", **options)
+    for count, (one, other) in enumerate(zip(here, there, strict=True)):
+        assert one[1].tolist() == other[1].tolist()
+        assert one.position.tolist() == other.position.tolist()
+        assert (one[0].int() - other[0].int()).abs().max() <= 1
+        if count == 2:
+            state = there.state_dict(other)
+    resumed = records.loader(5, decode="cuda", **options)
+    resumed.load_state_dict(state)
+    assert [it.position.tolist() for it in resumed] == [it.position.tolist() for it in here[3:]]
+    refused[0] = True  # the CPU decodes, then, and would find what is damaged
+    again = list(records.loader(5, decode="cuda", **options))
+    assert all(torch.equal(one[0], other[0]) for one, other in zip(here, again, strict=True))
+
+
+def test_it_is_for_pytorch_in_this_process(tiny: Made) -> None:
+    records = dataprep.open(tiny.out, "train")
+    with pytest.raises(UsageError, match="framework='torch'"):
+        records.loader(2, framework="numpy", decode="cuda")
+    with pytest.raises(UsageError, match="none of cpu, cuda"):
+        records.loader(2, framework="numpy", decode="gpu")  # type: ignore[arg-type]
