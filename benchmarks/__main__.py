@@ -16,18 +16,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks import (
-    engines,
     feed,
     formats,
-    memory,
     peers,
-    prepare,
-    radiographs,
     reading,
     remote,
-    review,
+    scaling,
     scan,
-    shards,
     staging,
     startup,
 )
@@ -36,19 +31,14 @@ from benchmarks.tables import Row, Sheet, table
 
 QUESTIONS: dict[str, Callable[[Setting], Sequence[Row | Sheet]]] = {
     "startup": startup.measure,
-    "prepare": prepare.measure,
+    "scaling": scaling.measure,
     "peers": peers.measure,
     "formats": formats.measure,
-    "radiographs": radiographs.measure,
     "scan": scan.measure,
-    "shards": shards.measure,
-    "memory": memory.measure,
     "reading": reading.measure,
     "feed": feed.measure,
     "staging": staging.measure,
     "remote": remote.measure,
-    "engines": engines.measure,
-    "review": review.measure,
 }
 _WORK = "dataprep-benchmarks"
 

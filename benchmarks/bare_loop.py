@@ -1,4 +1,4 @@
-"""The other side of prepare: what an image cannot do without, and nothing else, in processes.
+"""The other side of `scaling`: what an image cannot do without, and nothing else, in processes.
 
 ``python -m benchmarks.bare_loop WORK RAW OUT PROCESSES``, where WORK is
 
@@ -8,13 +8,12 @@
 * ``resize``: decode, resize and encode in memory, with the library calls and defaults of
   ``dataprep imagenet --resize 256``.
 
-Prints images a second of processor time and of wall time, of all processes together.
+Prints images a second of all processes together.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import multiprocessing
 import os
 import random
@@ -53,10 +52,9 @@ def main(kind: str, raw: Path, out: Path, processes: int) -> None:
         else:
             job = partial(_write, [str(path) for path in mine], f"{out}/{number}", kind)
         ready.wait(_START_SECONDS)
-        start, processor = time.perf_counter(), time.process_time()
+        start = time.perf_counter()
         job()
-        spent = time.process_time() - processor, time.perf_counter() - start
-        rates.put([len(mine) / seconds for seconds in spent])
+        rates.put(len(mine) / (time.perf_counter() - start))
 
     workers = [context.Process(target=work, args=(number,)) for number in range(processes)]
     for worker in workers:
@@ -65,8 +63,7 @@ def main(kind: str, raw: Path, out: Path, processes: int) -> None:
         worker.join()
     if any(worker.exitcode for worker in workers):
         sys.exit("a process of the bare loop failed")
-    per_cpu, wall = zip(*(rates.get() for _ in workers), strict=True)
-    print(json.dumps({"per_cpu": sum(per_cpu), "wall": sum(wall)}))
+    print(sum(rates.get() for _ in workers))
 
 
 def _write(files: list[str], prefix: str, kind: str) -> None:

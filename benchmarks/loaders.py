@@ -1,9 +1,10 @@
 """One data loader, timed over and over: ``loaders KIND DIRECTORY``; `feeding` trains from them.
 
-Each line on standard input is ``{"random": …}``, which makes the loader and runs an epoch to warm
-up, ``{}``, which runs another, or ``{"resume": true}``, which goes on in the middle of an epoch, as
-the loader's own users would; standard output says what it took. So programs of any interpreter can
-take turns, epoch by epoch, without their start-up. Each gives batches of images and labels.
+Each line on standard input is ``{"random": …}``, or more of a `Wish`, which makes the loader and
+runs an epoch to warm up, ``{}``, which runs another, or ``{"resume": true}``, which goes on in the
+middle of an epoch, as the loader's own users would; standard output says what it took. So programs
+of any interpreter can take turns, epoch by epoch, without their start-up. Each gives batches of
+images and labels.
 
 ``KIND+turbo`` decodes with the libjpeg-turbo that dataprep uses, others with Pillow, as most do;
 ``crops-KIND`` gives random parts of 224 pixels, every second one mirrored. ``dataprep`` runs on any
@@ -58,7 +59,7 @@ def main(kind: str, directory: Path) -> None:
                 sys.stdout.flush()
                 continue
             epoch = None  # which ends the workers of the last one
-            epoch = loader(kind, directory, Wish(random=asked["random"]))
+            epoch = loader(kind, directory, Wish(**asked))
             _images(epoch)
         assert epoch is not None
         start = time.perf_counter()

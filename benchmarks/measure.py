@@ -125,6 +125,7 @@ def run(
     *,
     flush: bool = False,
     until: str = "",
+    watch: Callable[[int, str], object] = lambda *_: None,
     environment: Mapping[str, str] | None = None,
 ) -> Usage:
     """Run a program to its end.
@@ -134,6 +135,7 @@ def run(
         flush: make everything durable with ``sync``, and count that too. What was dirty before is
             flushed before the clock starts.
         until: end it when it prints a line with this.
+        watch: called with its process's number and each line.
         environment: added to this process's own.
 
     Raises:
@@ -156,6 +158,7 @@ def run(
         try:
             for line in process.stdout or ():
                 lines.append((time.perf_counter() - start, line.rstrip()))
+                watch(process.pid, line)
                 if until and until in line and not stopped:
                     stopped = True
                     process.terminate()
@@ -273,30 +276,18 @@ class Speed:
     Attributes:
         whole: images a second of the whole command at its larger size, start-up included.
         steady: of each further image: the difference of two sizes over that of their times.
-        whole_per_cpu: images a second of processor time, of the whole command.
-        steady_per_cpu: the same of each further image.
     """
 
     whole: float
     steady: float
-    whole_per_cpu: float
-    steady_per_cpu: float
 
 
 def two_sizes(job: Callable[[int], Usage], small: int, large: int) -> Speed:
     """Measure a program on few images, and on several times as many."""
     short, long = job(small), job(large)
-    further = large - small
-    return Speed(
-        whole=_rate(large, long.seconds),
-        steady=_rate(further, long.seconds - short.seconds),
-        whole_per_cpu=_rate(large, long.cpu_seconds),
-        steady_per_cpu=_rate(further, long.cpu_seconds - short.cpu_seconds),
-    )
-
-
-def _rate(images: int, seconds: float) -> float:
-    return images / seconds if seconds > 0 else math.nan
+    further = long.seconds - short.seconds
+    steady = (large - small) / further if further > 0 else math.nan
+    return Speed(large / long.seconds, steady)
 
 
 def rounds(

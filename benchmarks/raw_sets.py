@@ -1,4 +1,4 @@
-"""Raw data of any size: repeated photographs, tiny images in nested tars, long lists, radiographs.
+"""Raw data of any size: repeated photographs, tiny images in nested tars, long lists.
 
 What an earlier benchmark made is used again; a set appears only when it is complete.
 """
@@ -16,7 +16,6 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from benchmarks.measure import CannotRunError, Setting
-from dataprep.synthesize.chestxray14 import ChestXray14Layout, synthesize_chestxray14
 from dataprep.synthesize.imagenet import TRAIN_TAR, synthesize_imagenet
 from dataprep_schemas import imagenet_classes
 
@@ -38,17 +37,6 @@ def tree(setting: Setting, images: int) -> Path:
             _copy(original, directory / "train" / synset / f"{synset}_{number}.JPEG")
 
     return made(setting, f"raw-{images}", fill)
-
-
-def class_folders(setting: Setting, classes: int) -> Path:
-    """A raw directory with one image in each of so many classes."""
-
-    def fill(directory: Path) -> None:
-        originals = islice(cycle(_originals(setting)), classes)
-        for (synset, _), (_, original) in zip(imagenet_classes(), originals, strict=False):
-            _copy(original, directory / "train" / synset / f"{synset}_0.JPEG")
-
-    return made(setting, f"folders-{classes}", fill)
 
 
 def files(directory: Path) -> list[Path]:
@@ -90,18 +78,6 @@ def listing(setting: Setting, rows: int) -> Path:
                 file.write("".join(map(_listed, order[start : start + _ROWS].tolist())))
 
     return made(setting, f"listing-{rows}", fill)
-
-
-def radiographs(setting: Setting, patients: int, layout: ChestXray14Layout) -> Path:
-    """A raw directory of ChestX-ray14: 3.6 drawn PNGs of 1024 x 1024 for each patient."""
-    size = setting.size(1024, 256)
-
-    def fill(directory: Path) -> None:
-        shutil.rmtree(directory)
-        # More archives than there are cores, as the published 12 are.
-        synthesize_chestxray14(directory, patients=patients, archives=4, layout=layout, size=size)
-
-    return made(setting, f"radiographs-{patients}-{layout}", fill)
 
 
 def made(setting: Setting, name: str, fill: Callable[[Path], None]) -> Path:

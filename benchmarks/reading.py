@@ -3,20 +3,18 @@
 400 photographs of 256x256, repeated under other names, as plain files and in every format; and
 2,000 as they are, of which loaders take random parts. A loader is a program of its own (`loaders`)
 with two threads or workers, and all take turns, an epoch each, in every round. Then each goes on in
-the middle of an epoch. The order of an epoch of 10^9 records is timed alone.
+the middle of an epoch.
 """
 
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
-from typing import Any
 
 import dataprep
 from benchmarks import formats, raw_sets
@@ -32,8 +30,6 @@ from benchmarks.measure import (
 )
 from benchmarks.tables import Row, Target, compared, figure
 from dataprep.plugins import SINKS, installed
-from dataprep.training.order import InBlocks, Order, Shuffled
-from dataprep.training.sampler import Sampler
 
 _FILES = "plain files, Pillow"
 _OURS, _CROPS = "tfrecord", "random parts: tfrecord"
@@ -101,7 +97,7 @@ def measure(setting: Setting) -> list[Row]:
         raise CannotRunError("no PyTorch here: pip install torch")
     for data in dict.fromkeys(["small", *(loader.data for loader in loaders.values())]):
         _prepare(setting, data)
-    return [*_compare(setting, loaders), *_orders(), *missing]
+    return [*_compare(setting, loaders), *missing]
 
 
 def _known() -> dict[str, _Loader]:
@@ -239,29 +235,6 @@ def _compare(setting: Setting, loaders: Mapping[str, _Loader]) -> list[Row]:
             with _program(setting, loaders[name], None) as started:
                 found = [float(started.ask(resume=True)["seconds"]) for _ in range(3)]
             rows.append(figure(f"from a state of mid-epoch to the next batch: {name}", found, "s"))
-    return rows
-
-
-def _orders() -> list[Row]:
-    """Of 10^9 records: until the first batch, and for each index; and what blocks cost."""
-    shard = 125_000
-    rows = []
-    orders: dict[str, Order] = {
-        "global": Shuffled(10**9, 0, {}),
-        "blocks": InBlocks(0, {}, [shard] * 8_000, 16),
-    }
-    for name, order in orders.items():
-        start = time.perf_counter()
-        options: dict[str, Any] = {"uneven": "drop", "title": "", "identity": {}, "shared": False}
-        batches = iter(Sampler(order, 256, rank=3, world_size=8, **options))
-        next(batches)
-        first = time.perf_counter() - start
-        start = time.perf_counter()
-        for _ in range(400):
-            next(batches)
-        each = (time.perf_counter() - start) / 400 / 256
-        rows.append(figure(f"order of 10^9 records, {name}: until the first batch", [first], "s"))
-        rows.append(figure(f"order of 10^9 records, {name}: an index", [each * 1e6], "us"))
     return rows
 
 

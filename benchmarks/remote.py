@@ -15,18 +15,17 @@ import subprocess
 import sys
 import tempfile
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from statistics import median
 
 from PIL import Image
 
 from benchmarks import raw_sets
 from benchmarks.measure import ROOT, CannotRunError, Setting, Usage, fresh, rounds, run
-from benchmarks.tables import Row, Target, figure
+from benchmarks.tables import Row, Target, faster, figure
 from dataprep.system.filesystems import filesystem_of
 
 _MEMORY = Path("/dev/shm")
@@ -137,16 +136,9 @@ def _measure(
     found = rounds(setting, f"remote, {kind}", programs, warm_up=list(programs.values()))
     rows = []
     for name in commands:
-        pairs = zip(found[_OURS], found[name], strict=True)
-        ratios = tuple(their.seconds / our.seconds for our, their in pairs)
         what = f"{_OURS} into {kind}: against {name}" + ", sync" * flush
-        rows.append(Row(what, _text(found[_OURS]), _text(found[name]), ratios, _TARGETS[name]))
+        rows.append(faster(what, found[_OURS], found[name], _TARGETS[name]))
     return rows + missing
-
-
-def _text(usages: Sequence[Usage]) -> str:
-    wall = median(usage.seconds for usage in usages)
-    return f"{wall:.2f} s, {median(usage.cpu_seconds for usage in usages):.2f} CPU-s"
 
 
 def _make(setting: Setting, place: Path) -> None:

@@ -3,7 +3,8 @@
 ``dataprep imagenet`` on 1,281,167 members in 1,000 nested archives, and ``dataprep folder`` on a
 list of 14.2 million images, both ended when they begin to write; then the
 same again, when the index is there and is only checked. ``DATAPREP_LISTING_ROWS`` is another
-length of the list.
+length of the list. And the largest process of a whole job, ``--resize 256``, whose images are eight
+times as many, in shards of the same size, with the default number of workers and with processes.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks import raw_sets
-from benchmarks.measure import Setting, Usage, fresh, run
-from benchmarks.tables import Row, Target, figure
+from benchmarks.measure import Setting, Usage, fresh, prepared, run
+from benchmarks.tables import Row, Target, compared, figure
 
 _ROWS = int(os.environ.get("DATAPREP_LISTING_ROWS", "14_200_000"))
 _BEGUN = "write: "  # of the line that is printed when everything is ordered
@@ -45,7 +46,20 @@ def measure(setting: Setting) -> list[Row]:
         _Case(f"{images:,} members in nested tars", tars, ("imagenet",), *limits),
         _Case(f"a list of {rows:,} images", listed, listing, again=limits[2]),
     ]
-    return [row for case in cases for row in _measure(setting, case)]
+    grown = [_grown(setting, *options) for options in ((), ("--workers", "8"))]
+    return [*(row for case in cases for row in _measure(setting, case)), *grown]
+
+
+def _grown(setting: Setting, *options: str) -> Row:
+    images, shard = setting.size((1_000, 250), (50, 25))
+    peaks = []
+    for count in (8 * images, images):
+        setting.say(f"scan: memory: {count:,} images")
+        words = ("--resize", "256", "--splits", "train", "--num_shards", str(count // shard))
+        usage = prepared(setting, raw_sets.tree(setting, count), *words, *options)
+        peaks.append([usage.peak_bytes / _GIB * 1024])
+    what = f"largest process, {' '.join(options) or 'default workers'}: 8 x {images:,} images"
+    return compared(what, *peaks, target=Target("<=", 1.1), unit="MiB")
 
 
 def _measure(setting: Setting, case: _Case) -> list[Row]:

@@ -13,16 +13,15 @@ import random
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from statistics import median
 
 from benchmarks import raw_sets
 from benchmarks.measure import Setting, Usage, fresh, rounds, run
-from benchmarks.tables import Row, Target, figure
+from benchmarks.tables import Row, Target, faster, figure
 from dataprep.system.filesystems import filesystem_of
 
 _MEMORY = Path("/dev/shm")
@@ -97,25 +96,15 @@ def _measure(setting: Setting, case: _Case) -> list[Row]:
     sync = ", sync" if on_disk else ""
     peaks = [usage.peak_bytes / 1e6 for usage in [*ours, *unverified]]
     hashed = [
-        _row(f"{what}: against {peer}{sync}", ours, measured[peer], case.target) for peer in _HASHED
+        faster(f"{what}: against {peer}{sync}", ours, measured[peer], case.target)
+        for peer in _HASHED
     ]
     bare = f"{what}, --verify none: against {_PLAIN}{sync}"
     return [
         *hashed,
-        _row(bare, unverified, measured[_PLAIN], case.target),
+        faster(bare, unverified, measured[_PLAIN], case.target),
         figure(f"{what}: largest process", peaks, "MB", _PEAK),
     ]
-
-
-def _row(what: str, ours: Sequence[Usage], theirs: Sequence[Usage], target: Target) -> Row:
-    """The ratio is of speeds."""
-    ratios = tuple(their.seconds / our.seconds for our, their in zip(ours, theirs, strict=True))
-    return Row(what, _text(ours), _text(theirs), ratios, target)
-
-
-def _text(usages: Sequence[Usage]) -> str:
-    wall = median(usage.seconds for usage in usages)
-    return f"{wall:.2f} s, {median(usage.cpu_seconds for usage in usages):.2f} CPU-s"
 
 
 @contextmanager

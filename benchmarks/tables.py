@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from statistics import median
 from typing import Literal
 
-from benchmarks.measure import Speed
+from benchmarks.measure import Speed, Usage
 
 _HEADINGS = ("what", "ours", "theirs", "ratio", "target", "met?")
 _LEGEND = (
@@ -130,27 +129,28 @@ def beside(
     target: Target | None = None,
     whole_target: Target | None = None,
 ) -> list[Row]:
-    """Two rows, steady and whole command, with images a CPU-second.
-
-    Args:
-        what: what is compared.
-        ours: dataprep's speeds, one a round.
-        theirs: the other side's, in the same order.
-        whole: what the whole command is, such as ``4,000 images``.
-        target: what the ratio of the steady speeds should be.
-        whole_target: what that of the whole commands should be.
-    """
-    rows = []
+    """Two rows, of steady speeds and of whole commands, which are ``whole``: ``4,000 images``."""
     kinds = (("steady", "steady", target), ("whole", f"whole command, {whole}", whole_target))
-    for rate, text, aim in kinds:
-        wall, per_cpu = attrgetter(rate), attrgetter(f"{rate}_per_cpu")
-        our_text, their_text = (
-            f"{number([*map(wall, side)])} images/s, {number([*map(per_cpu, side)])} a CPU-second"
-            for side in (ours, theirs)
+    return [
+        compared(
+            f"{what}; {text}",
+            [getattr(speed, kind) for speed in ours],
+            [getattr(speed, kind) for speed in theirs],
+            target=aim,
         )
-        ratios = tuple(wall(our) / wall(their) for our, their in zip(ours, theirs, strict=True))
-        rows.append(Row(f"{what}; {text}", our_text, their_text, ratios, aim))
-    return rows
+        for kind, text, aim in kinds
+    ]
+
+
+def faster(what: str, ours: Sequence[Usage], theirs: Sequence[Usage], target: Target) -> Row:
+    """A row of seconds, whose ratio is of speeds."""
+
+    def text(side: Sequence[Usage]) -> str:
+        wall = median(usage.seconds for usage in side)
+        return f"{wall:.2f} s, {median(usage.cpu_seconds for usage in side):.2f} CPU-s"
+
+    ratios = tuple(their.seconds / our.seconds for our, their in zip(ours, theirs, strict=True))
+    return Row(what, text(ours), text(theirs), ratios, target)
 
 
 def figure(what: str, values: Sequence[float], unit: str, target: Target | None = None) -> Row:
