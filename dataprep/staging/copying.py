@@ -118,10 +118,10 @@ class _Stream:
     # Small files are flushed together before they get their names: one by one, that takes a
     # millisecond each.
     together: bool
-    proven: list[tuple[TargetWriter, CopiedFile]] = field(default_factory=list)
+    writers: list[TargetWriter] = field(default_factory=list)  # of small files without their names
+    proven: list[CopiedFile] = field(default_factory=list)  # what they have brought
     published: float = field(default_factory=time.monotonic)
     folders: dict[str, int] = field(default_factory=dict)
-    opened: ExitStack = field(default_factory=ExitStack)  # what the proven ones need until then
 
     def __enter__(self) -> Callable[[SourceFile], None]:
         self._buffers = [memoryview(bytearray(_PIECE)) for _ in range(_BUFFERS)]
@@ -133,18 +133,18 @@ class _Stream:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
-            with self.opened:
-                if kind is None:
-                    self._publish()
+            if kind is None:
+                self._publish()
         finally:
+            self._forget()
             os.close(self._root)
 
     def _copy(self, file: SourceFile) -> None:
         if self.together and file.bytes < _SMALL:
             writer = TargetWriter(self.transfer, file, self._folder_of(file))
-            self.opened.enter_context(writer)
+            self.writers.append(writer)
             self._move(file, writer)
-            self.proven.append((writer, writer.prove()))
+            self.proven.append(writer.prove())
             writer.close()
             full = len(self.proven) == _TOGETHER
             if full or time.monotonic() - self.published > _TOGETHER_SECONDS:
@@ -172,7 +172,6 @@ class _Stream:
                 opened_parent(target, file.path, create=True) as (parent, _),
             ):
                 self.folders[folder] = os.dup(parent)
-            self.opened.callback(os.close, self.folders[folder])
         return self.folders[folder]
 
     def _publish(self) -> None:
@@ -180,13 +179,23 @@ class _Stream:
         if self.proven:
             with target_errors(self.transfer.target, "flushing files"):
                 sync_file_system(self._root)
-        for writer, copied in self.proven:
+        for writer, copied in zip(self.writers, self.proven, strict=True):
             writer.publish()
             self.transfer.on_copied(copied)
         self.published = time.monotonic()
-        self.proven.clear()
+        self.writers.clear()
+        self._forget()
+
+    def _forget(self) -> None:
+        """Of small files without their names nothing stays."""
+        with ExitStack() as left:
+            for folder in self.folders.values():
+                left.callback(os.close, folder)
+            for writer in self.writers:
+                left.push(writer)
         self.folders.clear()
-        self.opened.close()
+        self.writers.clear()
+        self.proven.clear()
 
 
 def rehash_files(

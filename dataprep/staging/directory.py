@@ -187,18 +187,25 @@ def target_error(
     )
 
 
-@contextmanager
-def target_errors(place: Path | int, doing: str, *, copied: bool = True) -> Iterator[None]:
+class target_errors:  # noqa: N801  # like `suppress`; a generator takes microseconds a file
     """Tell what the system refuses meanwhile as `target_error` does.
 
     Args:
         place: the directory, or an open descriptor of it.
     """
-    try:
-        yield
-    except OSError as error:
-        where = place_of(place) if isinstance(place, int) else place
-        raise target_error(error, where, doing, copied=copied) from error
+
+    __slots__ = ("_copied", "_doing", "_place")
+
+    def __init__(self, place: Path | int, doing: str, *, copied: bool = True) -> None:
+        self._place, self._doing, self._copied = place, doing, copied
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, OSError):
+            where = place_of(self._place) if isinstance(self._place, int) else self._place
+            raise target_error(error, where, self._doing, copied=self._copied) from error
 
 
 @dataclass(frozen=True, eq=False)

@@ -258,7 +258,7 @@ class SourceReader:
 
     def __init__(self, source: Path, file: SourceFile, *, scattered: bool = False) -> None:
         self._source = source
-        self._path = os.path.join(source, file.path)  # noqa: PTH118  # 300,000 Path take seconds
+        self._path = f"{source}/{file.path}"  # 300,000 Path take seconds
         self._file = file
         try:
             # Without O_NONBLOCK, a named pipe in a file's place would be waited for.
@@ -326,13 +326,13 @@ class SourceReader:
         os.close(self._descriptor)
 
     def _check_as_listed(self) -> None:
-        name = printable(self._path)
         found, expected = self._found, self._file
+        same = found.st_size == expected.bytes and expected.modified in (None, found.st_mtime_ns)
+        if same and stat.S_ISREG(found.st_mode):
+            return
+        name = printable(self._path)
         if not stat.S_ISREG(found.st_mode):
             raise StagingError(f"{name} is no regular file any more; put the file back")
-        same_time = expected.modified in (None, found.st_mtime_ns)
-        if found.st_size == expected.bytes and same_time:
-            return
         if expected.sha256 is None:
             raise StagingError(
                 f"{name} was written to since it was listed; run the same command again once "

@@ -71,7 +71,10 @@ class Transfer:
     limit: Bandwidth = field(default_factory=partial(Bandwidth, None))  # of what is read here
 
 
-@dataclass(eq=False)
+_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@dataclass(eq=False, slots=True)
 class TargetWriter:
     """A file on its way into the target; left without `finish`, it leaves nothing there.
 
@@ -85,22 +88,29 @@ class TargetWriter:
     transfer: Transfer
     file: SourceFile
     folder: int | None = None  # of the file, open in the target, and stays so; None: is opened here
+    _digest: hashlib._Hash | None = field(init=False, default=None)
+    _opened: ExitStack | None = field(init=False, default=None)
+    _parent: int = field(init=False)
+    _name: str = field(init=False)
+    _temporary: str = field(init=False)
+    _descriptor: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self._digest = hashlib.sha256() if self.transfer.verify != "none" else None
-        self._opened = ExitStack()
+        if self.transfer.verify != "none":
+            self._digest = hashlib.sha256()
         with self._explained():
             if self.folder is None:
+                self._opened = ExitStack()
                 opened = opened_parent(self.transfer.target, self.file.path, create=True)
                 self._parent, self._name = self._opened.enter_context(opened)
             else:
                 self._parent, self._name = self.folder, self.file.path.rpartition("/")[2]
-            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             self._temporary = partial_name(self._name)
             try:
-                self._descriptor = os.open(self._temporary, flags, 0o644, dir_fd=self._parent)
+                self._descriptor = os.open(self._temporary, _NEW, 0o644, dir_fd=self._parent)
             except BaseException:
-                self._opened.close()
+                if self._opened is not None:
+                    self._opened.close()
                 raise
 
     def write(self, data: memoryview | bytes, offset: int) -> None:
@@ -166,7 +176,8 @@ class TargetWriter:
         return CopiedFile(self.file.path, self.file.bytes, found, written.st_mtime_ns)
 
     def close(self) -> None:
-        """Close the file, whether it is proven or given up."""
+        """Close the file, whether it is proven or given up; there may be thousands meanwhile."""
+        self._digest = None
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -187,7 +198,8 @@ class TargetWriter:
         if self._temporary:
             with suppress(OSError):  # what went wrong before is what the user must know
                 os.unlink(self._temporary, dir_fd=self._parent)
-        self._opened.close()
+        if self._opened is not None:
+            self._opened.close()
 
     def _explained(self) -> AbstractContextManager[None]:
         """Words the errors of the system."""
