@@ -30,12 +30,11 @@ from dataprep_pipelines.worker import HelperProcesses
 if TYPE_CHECKING:
     import apache_beam as beam
 
-# Measured (docs/performance.md): threads of one process wait for each other's Python, but they
-# start at once; processes do not wait, and each costs a core some half a second.
+# Measured (docs/performance.md): threads of one process wait for each other where images only pass
+# through, but they start at once; processes do not, and each costs a core some half a second.
 THREADS_PER_PROCESS = 4
 LARGE = 4_000  # images, from which on processes are worth their start on a few cores, too
 
-_EACH = 1_000  # images a process, at least
 _FEW = 4  # shards a thread: with fewer, the last ones leave cores idle for long
 _COUNTER_BYTES = 8
 _CLEAN_UP_SECONDS = 5.0  # a worker with a lost lease needs about two to remove its files
@@ -148,7 +147,7 @@ def local_parallelism(workers: int, shards: int, *, images: int) -> Parallelism:
     if images and processes > 1 and shards <= processes:
         return Parallelism(1, shards, helpers=workers, helper_processes=True)
     if images >= LARGE and shards >= _FEW * workers:
-        most = max(processes, min(workers, images // _EACH))
+        most = max(processes, min(workers, THREADS_PER_PROCESS))
         # As many as leave no core idle that fewer would use.
         processes = max(
             range(processes, most + 1), key=lambda count: (workers // count * count, count)
