@@ -126,7 +126,7 @@ def decode_part(
         _OF_THREAD.decompressor = _Decompressor(quick)
         handle = _OF_THREAD.decompressor.handle
     if quick.tj3DecompressHeader(handle, data, len(data)):
-        raise ValueError("the header is damaged")
+        raise _damaged("its header is damaged")
     subsampling, width, height = (
         quick.tj3Get(handle, it) for it in (_SUBSAMPLING, _WIDTH, _HEIGHT)
     )
@@ -145,5 +145,11 @@ def decode_part(
     place = whole.ctypes.data_as(POINTER(c_ubyte))
     wanted = _GRAY if space == "GRAY" else _RGBX
     if free.tj3Decompress8(handle, data, len(data), place, 0, wanted):
-        raise ValueError("it is damaged")
+        raise _damaged("it is damaged")
     return (whole if space == "GRAY" else whole[:, :, :3]), (left, top)
+
+
+def _damaged(text: str) -> ValueError:
+    # After a damaged header 2.1.92 goes on in the middle of it with the next picture.
+    del _OF_THREAD.decompressor
+    return ValueError(text)
