@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+import tomllib
 from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import is_dataclass
@@ -80,7 +81,17 @@ def pages() -> dict[Path, str]:
         DOCS / "dataprep.1": manual(),
         DOCS / "api.md": _API + "".join(_members()),
         DOCS / "on-disk.md": with_parts(DOCS / "on-disk.md"),
+        DOCS.parent / "docker" / "light.txt": _light(),
     }
+
+
+def _light() -> str:
+    """What the project requires besides Beam, which no other of these needs."""
+    project = tomllib.loads((DOCS.parent / "pyproject.toml").read_text(encoding="utf-8"))
+    needed = (it for it in project["project"]["dependencies"] if not it.startswith("apache-beam"))
+    return "# Made of pyproject.toml by `python -m tests.regenerate_docs`.\n" + "".join(
+        f"{it}\n" for it in sorted(needed)
+    )
 
 
 def _record(parameter: click.Parameter) -> Record:

@@ -110,6 +110,49 @@ def test_what_beam_does_not_know_is_a_usage_error(engine: Engine, said: str) -> 
         check(engine)
 
 
+def _named(runner: str, *options: str) -> Engine:
+    return Engine(workers=1, runner=runner, beam_options=options)
+
+
+HERE = "--environment_type=LOOPBACK"
+AT = "--job_endpoint=host:8099"
+
+
+@pytest.mark.parametrize(
+    ("engine", "said"),
+    [
+        (_named("DataflowRunner"), "its workers run in Google's cloud, where they do not see"),
+        (_named("PortableRunner"), "expected --job_endpoint=HOST:PORT, where a job service"),
+        (_named("PortableRunner", AT), "expected --environment_type=EXTERNAL with"),
+        (_named("FlinkRunner", AT, "--environment_type=DOCKER"), "workers would run in containers"),
+        (_named("FlinkRunner", HERE), "needs Java, and there is no program java"),
+        (_named("SparkRunner"), "needs Java, and there is no program java"),
+        (_named("SparkRunner", "--spark_submit_uber_jar"), "expected --spark_rest_url=HOST:PORT"),
+        (
+            _named("FlinkRunner", "--flink_job_server_jar=/no/such.jar"),
+            "there is no file --flink_job_server_jar=/no/such.jar",
+        ),
+        (_named("PrismRunner", "--prism_location=/no/prism"), "there is no file --prism_location="),
+    ],
+)
+def test_what_a_runner_of_beam_lacks_is_said_before_anything_is_read(
+    engine: Engine, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    with pytest.raises(UsageError, match=said):
+        check(engine)
+
+
+def test_a_runner_of_beam_that_lacks_nothing_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    check(_named("PortableRunner", AT, HERE))
+    check(_named("FlinkRunner", AT, "--environment_type=EXTERNAL", "--environment_config=a:1"))
+    monkeypatch.setenv("JAVA_HOME", "/opt/java")
+    check(_named("FlinkRunner"))
+    check(_named("SparkRunner", "--spark_master_url=spark://host:7077", HERE))
+    check(_named("PrismRunner"))
+
+
 def test_the_direct_runner_is_this_machine_by_any_of_its_names() -> None:
     for name in ("direct", "DirectRunner", "Direct"):
         check(Engine(workers=1, runner=name))

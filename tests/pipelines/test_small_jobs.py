@@ -26,3 +26,22 @@ def test_only_who_asks_for_beam_waits_for_it(
     )
     assert done.stdout.splitlines()[-1] == str(bool(beam))
     assert hashes(tmp_path) == tiny.files
+
+
+def test_where_beam_is_not_installed_this_machine_does_all_of_it(
+    tiny: Made, tmp_path: Path
+) -> None:
+    program = (
+        "import sys; sys.modules['apache_beam'] = None; "
+        "from dataprep_pipelines import run; run._FEW_IMAGES = 0; "  # as in a large job
+        "from dataprep.cli import main; sys.exit(main(sys.argv[1:]))"
+    )
+    words = [str(word) for word in tiny.command(tmp_path, "--workers", 2)]
+    subprocess.run([sys.executable, "-c", program, *words], check=True)
+    assert hashes(tmp_path) == tiny.files
+    words = [str(word) for word in tiny.command(tmp_path, "--runner", "PortableRunner")]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *words], stderr=subprocess.PIPE, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "needs Apache Beam, which is not installed: pip install apache-beam" in done.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import threading
 import traceback
@@ -59,7 +60,7 @@ class Parallelism:
     helpers: int = 0  # threads or processes that only convert images; 0 for none
     helper_processes: bool = False
     # Whether it is done without Beam: a scan, or so little that it is done by the time Beam
-    # would be imported.
+    # would be imported; and all where Beam is not installed.
     without_beam: bool = False
     # Seconds to wait after a shard failed. A machine that fails fast would otherwise take
     # shard after shard from those that work.
@@ -142,6 +143,11 @@ class BeamEngine(RunningEngine):
             watched(lambda: pipeline.run().wait_until_finish(), task)
 
 
+def beam_is_installed() -> bool:
+    """Whether Beam is here: nodes that only read, check and copy do without it."""
+    return importlib.util.find_spec("apache_beam") is not None
+
+
 def watched(run: Callable[[], object], task: Round) -> None:
     """Run something in a thread that may take long, while this one watches, and takes signals.
 
@@ -206,5 +212,6 @@ def engine_error(error: BaseException) -> DataprepError:
     if isinstance(error, DataprepError):
         return error
     return PipelineError(
-        f"Beam failed: {line_of(error, -1)}; run the same command again, with --debug to see where"
+        f"Beam failed: {line_of(error, -1)}; mend that, --debug shows where; finished shards are "
+        "kept"
     )

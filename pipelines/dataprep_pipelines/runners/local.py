@@ -23,7 +23,14 @@ from typing_extensions import override
 
 from dataprep.system.throttle import divide
 from dataprep_pipelines.failures import worker_died
-from dataprep_pipelines.runners.engine import BeamEngine, Engine, Parallelism, Round, watched
+from dataprep_pipelines.runners.engine import (
+    BeamEngine,
+    Engine,
+    Parallelism,
+    Round,
+    beam_is_installed,
+    watched,
+)
 from dataprep_pipelines.tasks import Work
 from dataprep_pipelines.worker import HelperProcesses
 
@@ -53,13 +60,15 @@ class LocalEngine(BeamEngine):
     def parallelism(self, shards: int, *, images: int, small: bool) -> Parallelism:
         """Divides the shards among processes, or their images where shards are few."""
         workers = self._engine.workers
-        small = small and not self._engine.beam_options  # who gives some wants Beam
+        asked = bool(self._engine.beam_options)  # who gives some wants Beam
+        small = small and not asked
         if small:
             workers = min(workers, THREADS_PER_PROCESS)
         chosen = local_parallelism(workers, shards, images=images)
         # No core waits for the disk that has another shard to write.
         committed = int(chosen.processes * chosen.shards > 1)
-        return replace(chosen, committed=committed, without_beam=small)
+        alone = small or not (asked or beam_is_installed())
+        return replace(chosen, committed=committed, without_beam=alone)
 
     @override
     def get_ready(self, parallelism: Parallelism) -> None:

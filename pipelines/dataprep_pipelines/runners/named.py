@@ -9,7 +9,9 @@ import argparse
 import importlib.util
 import logging
 import os
+import re
 import resource
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -25,6 +27,7 @@ from dataprep_pipelines.runners.engine import (
     Engine,
     Parallelism,
     RunningEngine,
+    beam_is_installed,
     engine_error,
 )
 from dataprep_pipelines.worker import DEBUG
@@ -96,11 +99,18 @@ def check(engine: Engine) -> None:
         UsageError: it is not, or they are not.
     """
     _check_address_space()
-    _check_beam_options(engine.beam_options)
     if engine.is_dask:
         _check_dask(engine)
-    elif not engine.is_local:
-        _check_runner(engine.runner)
+    named = not (engine.is_dask or engine.is_local)
+    if named or engine.beam_options:
+        if not beam_is_installed():
+            raise UsageError(
+                f"--runner {engine.runner} with Beam's options or runners needs Apache Beam, which "
+                "is not installed: pip install apache-beam, or leave --runner out"
+            )
+        options = _beam_options(engine.beam_options)
+        if named:
+            _check_runner(engine.runner, options)
 
 
 def _check_address_space() -> None:
@@ -114,10 +124,8 @@ def _check_address_space() -> None:
         )
 
 
-def _check_beam_options(flags: Sequence[str]) -> None:
-    """Beam ignores what it does not know; a mistyped option should not pass in silence."""
-    if not flags:
-        return
+def _beam_options(flags: Sequence[str]) -> argparse.Namespace:
+    """Beam's own options; it ignores those it does not know, and a mistyped one should not pass."""
     from apache_beam.options.pipeline_options import PipelineOptions
 
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
@@ -134,6 +142,7 @@ def _check_beam_options(flags: Sequence[str]) -> None:
         )
     if known.runner is not None:
         raise UsageError("--runner is an option of dataprep: write it before the `--`")
+    return known
 
 
 def _check_dask(engine: Engine) -> None:
@@ -153,7 +162,8 @@ def _check_dask(engine: Engine) -> None:
         parse_slurm(engine.dask_slurm)
 
 
-def _check_runner(name: str) -> None:
+def _check_runner(name: str, options: argparse.Namespace) -> None:
+    """Refuse a runner that Beam lacks, or that would fail only once everything is scanned."""
     from apache_beam.runners.runner import create_runner
 
     try:
@@ -161,5 +171,49 @@ def _check_runner(name: str) -> None:
     except Exception as error:  # whatever a class of somebody else's does
         raise UsageError(
             f"--runner {name}: {line_of(error)}; use direct, dask, or one of Beam's runners: "
-            "FlinkRunner, SparkRunner, PortableRunner, PrismRunner, DataflowRunner"
+            "FlinkRunner, SparkRunner, PortableRunner, PrismRunner"
         ) from error
+    kind = name.rpartition(".")[2].removesuffix("Runner")
+    if kind == "Dataflow":
+        raise UsageError(
+            f"--runner {name}: its workers run in Google's cloud, where they do not see the raw "
+            "data and the output directory; use direct or dask, or a runner whose workers have "
+            "both under the same paths as this machine"
+        )
+    if kind in ("Flink", "Spark", "Portable", "Prism") and (lacks := _lacks(kind, options)):
+        raise UsageError(f"--runner {name}: {lacks}; Beam's own options follow `--`")
+
+
+def _lacks(kind: str, options: argparse.Namespace) -> str:
+    """What a portable runner of Beam's lacks, as its sources (2.77) ask for it; empty: nothing."""
+    master = {
+        "Flink": ("--flink_master", options.flink_master in ("[auto]", "[local]")),
+        "Spark": ("--spark_master_url", re.match(r"local(\[|$)", options.spark_master_url)),
+    }.get(kind)
+    if options.job_endpoint is None:
+        if master is None and kind == "Portable":
+            return "expected --job_endpoint=HOST:PORT, where a job service of Beam's listens"
+        jar = {"Flink": options.flink_job_server_jar, "Spark": options.spark_job_server_jar}.get(
+            kind
+        )
+        for option, place in (
+            (f"--{kind.lower()}_job_server_jar", jar),
+            ("--prism_location", options.prism_location if kind == "Prism" else None),
+        ):
+            if place and "://" not in place and not Path(place).is_file():
+                return f"there is no file {option}={place}"
+        if kind == "Spark" and options.spark_submit_uber_jar and not options.spark_rest_url:
+            return "expected --spark_rest_url=HOST:PORT with --spark_submit_uber_jar"
+        if master and not (shutil.which("java") or "JAVA_HOME" in os.environ):
+            return (
+                "its job server needs Java, and there is no program java; install one, or say by "
+                "--job_endpoint=HOST:PORT where a job server runs"
+            )
+    here = kind == "Prism" or (master is not None and options.job_endpoint is None and master[1])
+    if not here and options.environment_type in (None, "DOCKER"):
+        return (
+            "workers would run in containers that see neither the raw data nor the output "
+            "directory; expected --environment_type=EXTERNAL with --environment_config=HOST:PORT "
+            "of a worker pool, PROCESS, or, for workers on this machine, LOOPBACK"
+        )
+    return ""
