@@ -428,3 +428,57 @@ def test_forms_of_unicode_make_no_class(tmp_path: Path) -> None:
     # Where there is one form only, it stays.
     classes, _, said = classes_of(raw, tmp_path / "one", "val.json")
     assert (classes, "Unicode" in said) == ([decomposed], False)
+
+
+def test_coco_as_exporters_write_it(tmp_path: Path) -> None:
+    """Flags that are no numbers, no box, ids as text, and addresses in place of names."""
+    box = {"category_id": "10", "bbox": [0, 0, 8, 6]}
+    said = {
+        "images": [
+            {"id": "1", "file_name": "a.jpg", "width": 16, "height": 12},
+            {"id": 2, "coco_url": "http://host/of%20old/b.jpg?x=1", "width": 16, "height": 12},
+            {"id": 3, "file_name": "c.jpg", "width": None, "height": None},
+        ],
+        "annotations": [
+            {"image_id": 1, **box, "iscrowd": False},
+            {"image_id": "2", **box, "iscrowd": True},
+            {"image_id": 2, **box, "iscrowd": None},
+            {"image_id": 3, "category_id": 9, "bbox": []},
+        ],
+        "categories": [{"id": "10", "name": "dog"}, {"id": "9", "name": "cat"}],
+    }
+    raw = tree(tmp_path / "raw", *images("images", *AB, "c.jpg"), ("list.json", json.dumps(said)))
+    dataprep.folder(raw, tmp_path / "out", listing="list.json", num_shards=1, shuffle="none")
+    with dataprep.open(tmp_path / "out") as records:
+        assert [name for name, _ in records.classes] == ["cat", "dog"]
+        found = [(it.key, it.class_name or it.synset, it.fields.get("crowds")) for it in records]
+        boxes = [len(it.fields.get("boxes", ())) for it in records]
+    assert [it[:2] for it in found] == [("a.jpg", "dog"), ("b.jpg", "dog"), ("c.jpg", "cat")]
+    assert boxes == [1, 2, 0]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"images": [{"id": 1}]}, "image 1 has no file_name, nor a coco_url"),
+        (
+            {"annotations": [{"image_id": 0, "category_id": 1, "bbox": [1, 2, 3]}]},
+            r"a bbox of 3 numbers of image 0 \(a.jpg\); expected x, y, width and height",
+        ),
+    ],
+)
+def test_coco_that_says_too_little_is_one_line(
+    change: Mapping[str, object], message: str, tmp_path: Path
+) -> None:
+    text = json.dumps({**json.loads(coco(AB)), **change})
+    raw = tree(tmp_path / "raw", *images("images", *AB), ("list.json", text))
+    with pytest.raises(SourceError, match=message):
+        scanned(raw, "list.json")
+
+
+@pytest.mark.parametrize(
+    "name", ["a", "C:\\work\\photos\\a.jpg", "/home/me/a.png", "other.jpg", None]
+)
+def test_a_file_of_voc_names_its_image_somehow(name: str | None, tmp_path: Path) -> None:
+    files = (*images("JPEGImages", "a.jpg"), ("Annotations/a.xml", voc(name)))
+    assert scanned(tree(tmp_path / "raw", *files), "Annotations") == {"train": ["JPEGImages/a.jpg"]}

@@ -5,9 +5,11 @@ Boxes are ``[x, y, width, height]`` in pixels from 0; classes have ids with gaps
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
@@ -21,20 +23,26 @@ _MASKS: Final = "segmentation masks, which are not kept"
 
 
 class _Image(msgspec.Struct, frozen=True):
-    id: int | str
-    file_name: str
-    width: float = 0
-    height: float = 0
+    id: Id
+    file_name: str = ""
+    coco_url: str = ""
+    width: float | None = 0
+    height: float | None = 0
+
+    @property
+    def name(self) -> str:
+        """Of its file: what is said, or the end of the address that it was downloaded from."""
+        return self.file_name or basename(unquote(urlsplit(self.coco_url).path))
 
     def __str__(self) -> str:
-        return printable(f"image {self.id} ({self.file_name})")
+        return printable(f"image {self.id} ({self.name})")
 
 
 class _Annotation(msgspec.Struct, frozen=True):
-    image_id: int | str
-    category_id: int | None = None
-    bbox: tuple[float, float, float, float] | None = None
-    iscrowd: int = 0
+    image_id: Id
+    category_id: Id | None = None
+    bbox: tuple[float, ...] | None = None  # of exporters also empty, or `null`
+    iscrowd: int | bool | None = 0
     caption: str | None = None
     segmentation: msgspec.Raw = msgspec.Raw(b"")
     attributes: msgspec.Raw = msgspec.Raw(b"")
@@ -55,7 +63,7 @@ class _Turned(msgspec.Struct, frozen=True):
 
 
 class _Category(msgspec.Struct, frozen=True):
-    id: int
+    id: Id
     name: str
 
 
@@ -80,45 +88,62 @@ def read_coco(raw: Path, paths: Sequence[Path]) -> Annotations:
         place = name_of(raw, path)
         coco = _decoded(raw / path, place)
         known: dict[Id, _Image] = {}
-        categories = sorted(coco.categories, key=lambda it: it.id)
-        found.classes += [(place, it.id, it.name) for it in categories]
-        ids = {it.id for it in categories}
+        categories = sorted(
+            coco.categories, key=lambda it: (isinstance(_id(it.id), str), _id(it.id))
+        )
+        found.classes += [(place, _id(it.id), it.name) for it in categories]
+        ids = {_id(it.id) for it in categories}
         files: dict[str, _Image] = {}
         for one in coco.images:
-            for other in (known.setdefault(one.id, one), files.setdefault(one.file_name, one)):
+            if not one.name:
+                raise SourceError(
+                    f"{place}: image {printable(str(one.id))} has no file_name, nor a coco_url; "
+                    "correct the list"
+                )
+            for other in (known.setdefault(_id(one.id), one), files.setdefault(one.name, one)):
                 if other is not one:
                     raise SourceError(
                         f"{place}: {other} and {one}; expected one id for each file, each once; "
                         "correct the list"
                     )
-            names = one.file_name, basename(one.file_name.replace("\\", "/"))
-            images.setdefault(one.file_name, Annotated(names, str(one)))
+            names = one.name, basename(one.name.replace("\\", "/"))
+            images.setdefault(one.name, Annotated(names, str(one)))
         for each in coco.annotations:
-            where = known.get(each.image_id)
-            if where is None or (each.category_id is not None and each.category_id not in ids):
+            where = known.get(_id(each.image_id))
+            category = None if each.category_id is None else _id(each.category_id)
+            if where is None or (category is not None and category not in ids):
                 what = f"category {each.category_id}" if where else f"image {each.image_id}"
                 raise SourceError(
                     f"{place}: an annotation of {printable(what)}, which is not in the file; "
                     "correct the list"
                 )
-            image = images[where.file_name]
+            image = images[where.name]
             if each.caption is not None and each.caption.strip():
                 image.captions.append(each.caption.strip())
-            if each.category_id is None:
+            if category is None:
                 continue
             found.has_boxes = True
             found.counts[_MASKS] += len(each.segmentation) > len("[]")
-            if each.bbox is None:
-                image.others.add(each.category_id)
+            if not each.bbox:
+                image.others.add(category)
+            elif len(each.bbox) != 4:
+                raise SourceError(
+                    f"{place}: a bbox of {len(each.bbox)} numbers of {where}; expected x, y, width "
+                    "and height; correct the list"
+                )
             else:
                 left, top, width, height = each.bbox
-                sides, size = (left, top, left + width, top + height), (where.width, where.height)
+                sides = left, top, left + width, top + height
+                size = where.width or 0, where.height or 0
                 flags = (False, False, bool(each.iscrowd))
-                found.add_box(
-                    image, each.category_id, sides, size, rotation=each.rotation, flags=flags
-                )
+                found.add_box(image, category, sides, size, rotation=each.rotation, flags=flags)
     found.images = list(images.values())
     return found
+
+
+def _id(found: Id) -> Id:
+    """A number, also where it is text, as some exporters write in one list and not in another."""
+    return int(found) if isinstance(found, str) and re.fullmatch("[0-9]{1,18}", found) else found
 
 
 def _decoded(path: Path, place: str) -> _Coco:
