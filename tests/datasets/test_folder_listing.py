@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from pyarrow import parquet
 
+import dataprep
 from dataprep.archives.listing import clean_path
 from dataprep.datasets.folder import listing as listing_module
 from dataprep.datasets.folder.dataset import Folder
@@ -27,6 +28,7 @@ from dataprep.system.messages import some_of
 from dataprep.tables.arrow import index_tables
 from tests.conftest import Cli, everyday, few
 from tests.datasets.test_folder import write_archive, write_tree
+from tests.fuzz.raw_readers import picture
 
 IMAGES = {f"{c}/{n}.jpg": f"{c}{n}".encode() * n for c in "ab" for n in (1, 2, 3)}
 ROWS = [
@@ -765,3 +767,29 @@ def test_options_that_contradict_label_columns(
         Folder(listing="list.csv", **options)
     with pytest.raises(UsageError, match=r"^--label_columns needs --listing"):
         Folder(label_columns="A").find(tmp_path, None)
+
+
+def test_images_are_found_below_where_a_list_names_no_folder(tmp_path: Path) -> None:
+    """As HAM10000, APTOS and ISIC have them: ids, and images in one or several folders."""
+    raw = tmp_path / "raw"
+    for number, name in enumerate(("part_1/a.jpg", "part_2/b.jpg", "part_1/c.jpg", "part_2/c.jpg")):
+        (raw / name).parent.mkdir(parents=True, exist_ok=True)
+        (raw / name).write_bytes(picture(number))
+    (raw / "list.csv").write_text("image_id,dx\na,nv\nb.jpg,mel\nc,nv\n")
+    told: list[dataprep.Progress] = []
+    dataprep.folder(
+        raw,
+        tmp_path / "out",
+        listing="list.csv",
+        path_column="image_id",
+        label_column="dx",
+        max_bad=1,
+        progress=told.append,
+    )
+    with dataprep.open(tmp_path / "out") as records:
+        assert {it.key: it.encoded for it in records} == {
+            "a": picture(0),
+            "b.jpg": picture(1),  # of c there are two, and neither is more likely
+        }
+    expected = "images listed without their folder: 2 in the raw data"
+    assert expected in [it.message for it in told]

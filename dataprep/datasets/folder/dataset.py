@@ -37,7 +37,7 @@ from dataprep.system.state_files import file_sha256
 from dataprep_schemas.fields import BOX_LABELS, BOXES
 
 # Part of every fingerprint: raise it whenever the same raw data would scan differently.
-_SCAN_RULES: Final = 9
+_SCAN_RULES: Final = 10
 
 
 class Folder(Dataset):

@@ -61,6 +61,7 @@ _FEW: Final = 10  # times as many -1 as 0 or nothing: then -1 may be what 0 is e
 _KINDS: Final = [kind for kind in KINDS.values() if kind.pattern]  # others fit any cell
 _JOINED: Final = "rows joined with another one of the same image"
 _STEMS: Final = "images listed without their suffix"
+_BELOW_TOP: Final = "images listed without their folder"
 _NO_BOX: Final = "box: expected four numbers and one label, or no number in these columns"
 _UNCERTAIN: Final = "a label is uncertain (--uncertain exclude)"
 _LEFT_OUT: Final = f"images left out: {_UNCERTAIN}"
@@ -221,7 +222,7 @@ class Listing:
         Raises:
             SourceError: a row is wrong, or a file cannot be looked at.
         """
-        place, stems, counts = self.file.name, Stems(raw), self.counts
+        place, stems, counts = self.file.name, Stems(raw, unit.top), self.counts
         complete = partial(_completed, headers, self._options)
         if unit.boxes:
             several = dict.fromkeys([*self._several, "labels", BOXES.name, BOX_LABELS.name])
@@ -253,7 +254,11 @@ class Listing:
                 images, cut = in_fractions(with_sizes(raw, images), unit)
                 counts.update(cut)
             yield complete(images)
-        counts.update(self._labels.merged + headers.counts + Counter({_STEMS: stems.found}))
+        counts.update(
+            self._labels.merged
+            + headers.counts
+            + Counter({_STEMS: stems.found, _BELOW_TOP: stems.below})
+        )
 
     def _rows(self, top: Path, unit: ListingUnit, fields: Fields) -> Iterator[pa.Table]:
         """What each row says; sorted by key where rows are to be joined."""

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dataprep.archives.listing import is_image_name, stem_of
+from dataprep.system.filesystems import walk
 from dataprep.system.messages import unreadable
 
 _LOOKS: Final = 16  # files looked up at once: on a network each takes a while
@@ -41,22 +42,42 @@ def files_in(raw: Path, folder: str) -> dict[str, str]:
 
 
 class Stems:
-    """Finds the files of names without their suffix: the only image in the folder that has it.
+    """Finds files that a list names without their suffix, or without their folder, or both.
+
+    It is the only image that can be meant: in the folder that is named, or where none is, below the
+    directory that listed paths start from, as in sets whose images are in several parts.
 
     Attributes:
-        found: how many.
+        found: how many, without their suffix.
+        below: how many, without their folder.
     """
 
-    def __init__(self, raw: Path) -> None:
+    def __init__(self, raw: Path, top: str) -> None:
         self._files_in = cache(partial(files_in, raw))
-        self.found = 0
+        self._top, self._images_below = top, cache(partial(_images_below, raw, top))
+        self.found = self.below = 0
 
     def complete(self, path: str) -> str:
-        """The path with the suffix; as it is if there is no such file, or more than one."""
+        """The path of the file; as it is if there is no such file, or more than one."""
         folder, _, stem = path.rpartition("/")
         whole = stem if is_image_name(stem) else self._files_in(folder).get(stem, stem)
+        if whole == stem and folder == self._top and (only := self._images_below().get(stem)):
+            self.below += 1
+            return only
         self.found += whole != stem
         return path[: len(path) - len(stem)] + whole
+
+
+def _images_below(raw: Path, top: str) -> dict[str, str]:
+    """The images in folders below a directory, by their names and by their stems; only ones."""
+    found: dict[str, str] = {}
+    for below, entries in walk(raw / top):
+        for entry in entries if below else ():
+            if is_image_name(entry.name):
+                path = f"{top}/{below}/{entry.name}".lstrip("/")
+                for name in (entry.name, stem_of(entry.name)):
+                    found[name] = "" if name in found else path
+    return found
 
 
 def look_up(
