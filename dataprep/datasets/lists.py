@@ -61,6 +61,7 @@ class ListFile:
         path: where it is.
         name: what messages call it.
         columns: their names, in order; of plain lines ``path`` and ``label``.
+        bare: whether plain lines are paths alone: the label is then the first folder of each.
 
     Raises:
         SourceError: it cannot be read, or has no header.
@@ -73,6 +74,7 @@ class ListFile:
         self._file = quoted(path)
         self._more = _RAGGED if ragged else ""
         self._with_path: set[str] = set()
+        self.bare = False
         try:
             self.columns = self._column_names()
         except UnicodeDecodeError as error:
@@ -130,6 +132,8 @@ class ListFile:
             # A path may have spaces, and so has that of Caffe's convert_imageset.
             parts = "regexp_extract(line, '^(.*)[ \t]([^ \t]*)$', {})"
             places = [parts.format(1), parts.format(2)]
+            if self.bare:
+                places = ["line", "regexp_extract(trim(line), '^([^/]*)/', 1)"]
         else:  # their own names may be any text, and the same twice
             places = [f"c{place}" for place in range(len(self.columns))]
         blank = "false"
@@ -214,6 +218,7 @@ class ListFile:
         if "\0" in line:
             raise ValueError("UTF-16 or no text; save it as UTF-8")
         if self.form == "txt":
+            self.bare = "/" in line and not re.search("[ \t]", line.strip())
             return ["path", "label"]
         if self.form == "jsonl":
             value = json.loads(line)

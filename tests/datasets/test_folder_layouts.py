@@ -81,7 +81,7 @@ PUBLISHED: dict[str, tuple[list[str], dict[str, str], list[Any]]] = {
         ],
     ),
     "HAM10000": (
-        ["images/ISIC_1.jpg", "images/ISIC_2.jpg"],
+        ["HAM10000_images_part_1/ISIC_1.jpg", "HAM10000_images_part_2/ISIC_2.jpg"],
         {"HAM10000_metadata.csv": "lesion_id,image_id,dx\nH1,ISIC_1,nv\nH2,ISIC_2,bkl\n"},
         ["nv", "bkl"],
     ),
@@ -108,8 +108,8 @@ PUBLISHED: dict[str, tuple[list[str], dict[str, str], list[Any]]] = {
         [f"images/{c}/{n}.jpg" for c in ("pho", "taco") for n in (1, 2)],
         {"meta/train.txt": "pho/1\ntaco/1\n", "meta/test.txt": "pho/2\ntaco/2\n"},
         [
-            *(("train", f"images/{c}/1.jpg", c) for c in ("pho", "taco")),
-            *(("test", f"images/{c}/2.jpg", c) for c in ("pho", "taco")),
+            *(("train", f"{c}/1", c) for c in ("pho", "taco")),
+            *(("test", f"{c}/2", c) for c in ("pho", "taco")),
         ],
     ),
 }

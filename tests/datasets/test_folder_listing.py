@@ -793,3 +793,42 @@ def test_images_are_found_below_where_a_list_names_no_folder(tmp_path: Path) -> 
         }
     expected = "images listed without their folder: 2 in the raw data"
     assert expected in [it.message for it in told]
+
+
+def test_a_list_a_split_of_paths_whose_folders_are_the_labels(tmp_path: Path) -> None:
+    """As Food-101 has it: no suffixes either."""
+    raw = tmp_path / "raw"
+    for number in range(6):
+        place = raw / "images" / ("pie", "waffles")[number % 2] / f"{number}.jpg"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(picture(number))
+    (raw / "meta").mkdir()
+    (raw / "meta" / "train.txt").write_text("pie/0\nwaffles/1\npie/2\nwaffles/3\n")
+    (raw / "meta" / "test.txt").write_text("pie/4\nwaffles/5\n")
+    told: list[dataprep.Progress] = []
+    dataprep.folder(
+        raw,
+        tmp_path / "out",
+        listing=f"{raw}/meta/train.txt,meta/test.txt",
+        inside="images",
+        progress=told.append,
+    )
+    found = {}
+    for split in ("train", "test"):
+        with dataprep.open(tmp_path / "out", split) as records:
+            found[split] = {(it.key, it.synset, it.encoded) for it in records}
+    assert found["test"] == {("pie/4", "pie", picture(4)), ("waffles/5", "waffles", picture(5))}
+    assert {it[:2] for it in found["train"]} == {
+        *(("pie/0", "pie"), ("waffles/1", "waffles")),
+        *(("pie/2", "pie"), ("waffles/3", "waffles")),
+    }
+    said = {it.message for it in told}
+    assert "train.txt has no labels: the first folder of each path is it" in said
+
+
+@pytest.mark.parametrize("names", ["a.csv,b.csv", "train.csv,training.csv", "train.csv,x.csv"])
+def test_several_lists_are_of_different_splits(names: str, raw: Path) -> None:
+    for name in names.split(","):
+        write_listing(raw / name, ROWS)
+    with pytest.raises(UsageError, match=r"several lists are one of each split; expected names"):
+        Folder(listing=names).find(raw, None)

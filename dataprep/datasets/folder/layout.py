@@ -135,16 +135,31 @@ def lists_of(raw: Path, options: FolderOptions) -> list[ListingUnit]:
         UsageError: what is named is not there.
         SourceError: a directory cannot be read, or has several tables.
     """
-    named = options.annotations or [it for it in [options.listing] if it is not None]
+    named = options.annotations or options.listings
     for path in named:
         if not (raw / path).exists():
             raise UsageError(
                 f"no listing {printable(str(path))} here or in {printable(str(raw))}; "
                 "check --listing"
             )
+    if len(options.listings) > 1:
+        return _listings_of_splits(options.listings)
     if named:
         return [ListingUnit("listing", named[0].name, tuple(map(str, named)))]
     return [] if options.listing_ruled_out else _metadata_beside(raw, options)
+
+
+def _listings_of_splits(paths: Sequence[Path]) -> list[ListingUnit]:
+    splits = [split_of_folder(path.stem) for path in paths]
+    if not all(splits) or len({*splits}) < len(splits):
+        raise UsageError(
+            f"--listing {some_of([path.name for path in paths])}: several lists are one of each "
+            "split; expected names such as train.csv,test.csv; or join them, with a column split"
+        )
+    return [
+        ListingUnit(f"listing-{split}", path.name, (str(path),), split=split)
+        for split, path in zip(splits, paths, strict=True)
+    ]
 
 
 def _metadata_beside(raw: Path, options: FolderOptions) -> list[ListingUnit]:

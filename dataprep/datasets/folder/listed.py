@@ -46,6 +46,8 @@ class Listed(Source):
                     f"{columns} left out: their images are in archives, and no columns width and "
                     "height say how many pixels these have"
                 ]
+            if listing.file.bare and "label" in listing.columns:
+                said.append(f"{unit.container} has no labels: the first folder of each path is it")
             packed = bool(images.units)
             units.append(replace(unit, top=images.top, packed=packed, boxes=form, several=several))
             others += images.units

@@ -87,7 +87,8 @@ class FolderOptions:
 
     listed: str | None = option(
         "A file that lists the images: path,label[,split] as CSV, TSV, JSON lines or Parquet, or "
-        "lines `path label` (.txt); or annotations, several with commas: COCO's .json, or the "
+        "lines `path label` (.txt); one a split, with commas, if their names tell it; or "
+        "annotations, several with commas: COCO's .json, or the "
         "folder of Pascal VOC's .xml. A path, or a name in the raw directory. Without it, or with "
         "none, folders tell the classes; or a metadata.csv, .jsonl or .parquet beside the images, "
         "as Hugging Face has it.",
@@ -229,9 +230,9 @@ class FolderOptions:
             alone = (*_NEED_LISTING, "classes", "dicom_attributes", "hash_keys", "unlabelled")
             if found := [name for name in alone if name in given]:
                 raise UsageError(f"--{found[0]} cannot be used with annotations; leave it out")
-        elif self.listing is not None and self.listing.suffix.lower() not in FORMATS:
+        elif odd := [it for it in self.listings if it.suffix.lower() not in FORMATS]:
             raise UsageError(
-                f"--listing {printable(self.listing.name)}: expected a name that ends in "
+                f"--listing {printable(odd[0].name)}: expected a name that ends in "
                 f"{', '.join(FORMATS)}; rename it"
             )
         for name in ("stratify", "splits_from"):
@@ -299,12 +300,14 @@ class FolderOptions:
         return tuple(path.absolute() if path.exists() else path for path in map(Path, names))
 
     @cached_property
-    def listing(self) -> Path | None:
-        """The file that lists the images, absolute, or relative to the raw directory."""
+    def listings(self) -> tuple[Path, ...]:
+        """The files that list the images, absolute, or relative to the raw directory."""
         if self.listed in (None, NO_LISTING) or self.annotations:
-            return None
-        path = Path(str(self.listed))
-        return path.absolute() if path.exists() else path
+            return ()
+        names = [name.strip() for name in str(self.listed).split(",")]
+        if not all(Path(name).suffix.lower() in FORMATS for name in names):
+            names = [str(self.listed)]  # its name has a comma
+        return tuple(path.absolute() if path.exists() else path for path in map(Path, names))
 
     @property
     def split_folders(self) -> bool:
