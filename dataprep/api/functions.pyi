@@ -428,7 +428,7 @@ def folder(
             TAB and its name after it. Needed where part of a data set is to have the
             whole's labels.
         split_folders: Whether top folders named train, training, val, valid, validation,
-            test, testing are splits; never: they are classes.
+            validate, test, testing are splits; never: they are classes.
         split_name: The split of all images, if nothing else tells one.
         fractions: Cut the images, those of each class, into splits of these shares, which
             add up to 1: train=0.8,validation=0.1,test=0.1.

@@ -23,6 +23,7 @@ _USUAL: Final = {
     "val": "validation",
     "valid": "validation",
     "validation": "validation",
+    "validate": "validation",  # MIMIC-CXR-JPG's
     "test": "test",
     "testing": "test",
 }
