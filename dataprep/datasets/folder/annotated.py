@@ -1,4 +1,4 @@
-"""Annotations: the source of images that COCO's files or VOC's folders list."""
+"""Annotations: the source of images that files of COCO or YOLO, or folders of VOC, list."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from dataprep.datasets.folder.coco import read_coco
 from dataprep.datasets.folder.layout import FolderFound, ListingUnit, Source, images_of
 from dataprep.datasets.folder.lookup import look_up, placed, with_columns
 from dataprep.datasets.folder.voc import read_voc
+from dataprep.datasets.folder.yolo import SUFFIXES, read_yolo
 from dataprep.datasets.lists import about_forms, one_form
 from dataprep.datasets.splits import in_usual_order, split_of_folder
 from dataprep.errors import SourceError
@@ -27,7 +28,7 @@ _FOLDER: Final = re.compile("([A-Za-z]+)[-_]?[0-9]*")  # train2017
 
 
 class Annotated(Source):
-    """Images that COCO's or VOC's annotations list."""
+    """Images that annotations of COCO, VOC or YOLO list."""
 
     def find(self, raw: Path, lists: Sequence[ListingUnit]) -> FolderFound:
         """A unit for each split that names tell, and the archives with the images."""
@@ -85,6 +86,8 @@ class Annotated(Source):
         paths, cut = [*map(Path, unit.paths)], self.options.cut
         if (raw / paths[0]).is_dir():
             found = read_voc(raw, paths[0], splits=cut is None)
+        elif paths[0].suffix.lower() in SUFFIXES:
+            found = read_yolo(raw, paths[0])
         else:
             found = read_coco(raw, paths)
         found.settle(raw, unit.top, unit.paths, packed=unit.packed, seen=seen)

@@ -1,8 +1,8 @@
 """Boxes and captions of detection sets, as rows of the index: the same of whatever tells them.
 
 Here boxes are fractions of the picture that they were drawn on. Those that lead out of it are cut
-off at its edges, and counted; what then has no area is left out, and counted. `coco` and `voc` read
-the files; ids, names and places are checked here.
+off at its edges, and counted; what then has no area is left out, and counted. `coco`, `voc` and
+`yolo` read the files; ids, names and places are checked here.
 """
 
 from __future__ import annotations
@@ -146,6 +146,12 @@ class Annotations:
             sides = _round_turned(sides, rotation)
             self.counts[_ROTATED] += 1
         box = [side / of for side, of in zip(sides, size * 2, strict=True)]
+        self.add_fractions(image, id_, box, flags)
+
+    def add_fractions(
+        self, image: Annotated, id_: Id, box: Sequence[float], flags: tuple[bool, ...] = ()
+    ) -> None:
+        """A box in fractions of a picture, perhaps beyond it."""
         cut = [min(max(side, 0.0), 1.0) for side in box]
         if not (cut[0] < cut[2] and cut[1] < cut[3]):  # also where a side is no number
             self.counts[_EMPTY] += 1

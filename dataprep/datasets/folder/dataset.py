@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -161,14 +162,16 @@ class Folder(Dataset):
                 see = folder_fingerprint if container.prefix else stat_fingerprint
                 seen.append(see(raw, container.path))
         for path in unit.paths if isinstance(unit, ListingUnit) else ():
-            from dataprep.datasets.folder.voc import files_of
+            from dataprep.datasets.folder import voc, yolo
 
             place = raw / path
             try:
                 # The same content elsewhere is the same list.
-                files = files_of(place) if place.is_dir() else [place]
+                files = voc.files_of(place) if place.is_dir() else [place]
+                if place.suffix.lower() in yolo.SUFFIXES:
+                    files = yolo.files_of(raw, Path(path))
                 for each in files:
-                    name = each.suffix if each == place else str(each.relative_to(place.parent))
+                    name = each.suffix if each == place else os.path.relpath(each, place.parent)
                     seen.append([name, *stat_fingerprint(raw, str(each)), file_sha256(each)])
             except OSError as error:
                 raise unreadable(path, error) from error

@@ -88,7 +88,7 @@ class FolderOptions:
     listed: str | None = option(
         "A file that lists the images: path,label[,split] as CSV, TSV, JSON lines or Parquet, or "
         "lines `path label` (.txt); one a split, with commas, if their names tell it; or "
-        "annotations, several with commas: COCO's .json, or the "
+        "annotations, several with commas: COCO's .json, YOLO's data.yaml, or the "
         "folder of Pascal VOC's .xml. A path, or a name in the raw directory. Without it, or with "
         "none, folders tell the classes; or a metadata.csv, .jsonl or .parquet beside the images, "
         "as Hugging Face has it.",
@@ -292,10 +292,12 @@ class FolderOptions:
 
     @cached_property
     def annotations(self) -> tuple[Path, ...]:
-        """COCO's files, or VOC's folder, in the way of `listing`; empty: there are none."""
+        """COCO's files, VOC's folders or YOLO's file, as `listings`; empty: there are none."""
         names = [name.strip() for name in (self.listed or NO_LISTING).split(",")]
         folders = not any(name in ("", NO_LISTING) or Path(name).suffix for name in names)
-        if not (folders or all(name.lower().endswith(".json") for name in names)):
+        suffixes = {Path(name).suffix.lower() for name in names}
+        yolo = len(names) == 1 and suffixes <= {".yaml", ".yml"}
+        if not (folders or yolo or suffixes == {".json"}):
             return ()
         return tuple(path.absolute() if path.exists() else path for path in map(Path, names))
 
