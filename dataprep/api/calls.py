@@ -8,9 +8,11 @@ terminal or a notebook, and nothing elsewhere.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from multiprocessing import current_process
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -312,6 +314,7 @@ def verify(
     """Check a finished data set against its manifest, naming every bad file.
 
     Args:
+        out: where it is; or a ``.tar`` that `push` made, for the first two levels.
         level: ``size``, ``hash``, ``records``, ``decode`` or ``reader``, each with more than the
             one before; see ``dataprep verify``.
         discard: delete the damaged files, so that the command that made them makes only those
@@ -330,15 +333,15 @@ def verify(
 
     if level not in LEVELS:
         raise UsageError(f"level={level!r} is none of {', '.join(LEVELS)}")
-    if discard and address_of(out):
-        raise UsageError("nothing is deleted in a bucket: push the data set again")
     place = located(out)
+    if discard and (address_of(out) or place.is_file()):
+        raise UsageError("nothing is deleted in a bucket or an archive: push the data set again")
     with told(progress) as reporter:
         found = _verified(place, LEVELS[LEVELS.index(level)], workers, reporter)
     if not found.problems:
         return found
-    if address_of(out):
-        return replace(found, remedy="run `dataprep push` again: it replaces bad files")
+    if address_of(out) or place.is_file():
+        return replace(found, remedy="run `dataprep push` again: it replaces what is bad")
     from dataprep.jobs.running import clearing  # late: what is whole needs none of it
 
     gone = clearing.discard(place, found) if discard else []
@@ -348,38 +351,49 @@ def verify(
 
 def push(
     out: StrPath,
-    to: str,
+    to: StrPath,
     *,
     overwrite: bool = False,
     delete_others: bool = False,
     dry_run: bool = False,
     progress: Tell | None = None,
 ) -> Pushed:
-    """Copy a finished data set into a bucket: its files, each checked, and its manifest last.
+    """Copy a finished data set elsewhere: its files, each checked, and its manifest last.
 
-    Started again after a kill, it uploads what is missing, by size and hash.
+    Started again after a kill, it copies what is missing, by size and hash; an archive is begun
+    anew.
 
     Args:
-        to: ``s3://BUCKET/PREFIX``, ``gs://BUCKET/PREFIX`` or ``az://CONTAINER/PREFIX``.
-        overwrite: replace a data set there that this one does not descend from.
+        to: ``s3://BUCKET/PREFIX``, ``gs://BUCKET/PREFIX`` or ``az://CONTAINER/PREFIX``; a
+            directory; or the name of an archive, which ends in ``.tar``.
+        overwrite: replace a data set there that this one does not descend from, or an archive.
         delete_others: delete all else that is there at the end, which who reads an older
             generation of the data set may still need.
         dry_run: only find out what would be done.
 
     Raises:
         DatasetError: there is no whole data set, a file of it is damaged, or another data set is
-            in the bucket.
+            there.
         RemoteError: the store does not answer, or refuses; the message says what to set.
-        UsageError: `to` is no place in a bucket, or obstore is not installed.
+        SinkError: a directory cannot be written.
+        UsageError: `to` is no such place, or obstore is not installed.
     """
     from dataprep.staging.push import push as push_
+    from dataprep.staging.tar import pack
 
+    place = os.fspath(not_empty(to))
+    archive = place.endswith(".tar") and address_of(place) is None
+    if archive and delete_others:
+        raise UsageError("delete_others has no meaning for an archive, which holds nothing else")
     with told(progress) as reporter:
-        return push_(
+        how = (
+            partial(pack, to=Path(place))
+            if archive
+            else partial(push_, address=place, delete_others=delete_others)
+        )
+        return how(
             Path(not_empty(out)),
-            to,
             overwrite=overwrite,
-            delete_others=delete_others,
             dry_run=dry_run,
             begin=lambda total: reporter.begin("push", total, "byte"),
             advance=reporter.advance,
@@ -494,13 +508,18 @@ def _told(sealed: SealedSet, out: StrPath | None, reporter: Reporter) -> SealedS
 
 def _verified(out: Path, level: Level, workers: int | None, reporter: Reporter) -> Verified:
     from dataprep.sealed.set import SealedSet
+    from dataprep.sealed.tar import verify_tar
     from dataprep.sealed.verify import verify as run
 
+    threads = workers or usable_cores()
+    if out.is_file():
+        reporter.begin("verify", out.stat().st_size, "byte")
+        return verify_tar(out, level, threads=threads, progress=reporter.advance)
     sealed = SealedSet.read(out)
     files = [file.bytes for split in sealed.splits.values() for file in split.files]
     shards = [split.bytes for split in sealed.splits.values()]
     reporter.begin("verify", sealed.manifest.records_table.bytes + sum(files + shards), "byte")
-    return run(out, level, threads=workers or usable_cores(), progress=reporter.advance)
+    return run(out, level, threads=threads, progress=reporter.advance)
 
 
 def _engine(

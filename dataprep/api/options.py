@@ -87,7 +87,7 @@ class Linting:
         "Only these rules. [default: all]", None, metavar="NAMES", parse=names
     )
     distance: int | None = option(
-        "Bits of 255 in which perceptual hashes of nearly the same image may differ. [default: 72; "
+        "Bits of 255 in which perceptual hashes of nearly the same image may differ. [default: 66; "
         "fewer where all images are alike, such as radiographs]",
         None,
         metavar="BITS",

@@ -61,7 +61,7 @@ def lint(
     Args:
         rules: names of rules; None for all.
         distance: bits of 255 in which the perceptual hashes of nearly the same image may differ;
-            None for 72, or fewer where all images are alike, such as radiographs.
+            None for 66, or fewer where all images are alike, such as radiographs.
         fewest: images of the smallest class of a split that is accepted.
         imbalance: largest accepted ratio of the largest class of a split to its smallest.
         show: findings of each rule to return; None for all.

@@ -44,7 +44,8 @@ def verify_command(
 ) -> None:
     """Check a finished data set against its manifest, and name every bad file.
 
-    OUT is the directory of manifest.json. Exit code 1 if anything is wrong.
+    OUT is the directory of manifest.json, or a .tar that `dataprep push` made (size, hash). Exit
+    code 1 if anything is wrong.
     """
     with watched("nothing was changed") as display:
         found = verify(out, level=level, discard=discard, workers=workers, progress=display)

@@ -289,7 +289,10 @@ def hook_command(
     params=[
         click.Argument(["out"], type=PATH),
         click.Argument(["to"]),
-        flag("overwrite", "Replace a data set there that this one does not descend from."),
+        flag(
+            "overwrite",
+            "Replace a data set there that this one does not descend from, or an archive.",
+        ),
         flag(
             "delete_others",
             "At the end, delete all that is there and that this data set does not name. Who reads "
@@ -300,11 +303,13 @@ def hook_command(
     ],
 )
 def push_command(out: Path, to: str, json: bool, **options: bool) -> None:
-    """Copy a finished data set into a bucket: its files, each checked, and its manifest last.
+    """Copy a finished data set elsewhere: its files, each checked, and its manifest last.
 
     TO is s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX; credentials are taken
-    from where the tools of each have them. Without its manifest there is no data set, so what is
-    in the bucket is whole or is none. Killed and started again it uploads what is missing.
+    from where the tools of each have them. Or a directory, such as a disk to carry away; or a name
+    that ends in .tar, for one file with its SHA256SUMS in front, which `dataprep verify` checks as
+    it is. Without its manifest there is no data set, so what is there is whole or is none. Killed
+    and started again it copies what is missing; an archive is begun anew.
     """
     with watched("run the same command again to go on") as display:
         found = push(out, to, progress=display, **options)

@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 MOST_PAIRS: Final = 1_000_000
 FLATTEST: Final = 3.0  # grey levels of contrast; pictures with less have noise for a hash
 CHOICES: Final = 64  # of bits that must agree; each is looked at once
-USUAL: Final = 72  # bits in which copies of photographs may differ, measured: ``docs/review.md``
+USUAL: Final = 66  # bits in which copies of photographs may differ, measured: ``docs/review.md``
+# Of the bits that may differ, those between a picture and the middle of another: a smooth picture
+# without its edges is like many others.
+_CUT_SHARE: Final = 10 / 11
 _ALIKE: Final = 100  # of photographs, 1 pair in 100 differs in 108 bits or fewer
 _SAMPLE: Final = 1_000  # pictures
 _FEWEST_PAIRS: Final = 5_000
@@ -41,6 +44,7 @@ _FEWEST_BITS, _MOST_BITS = 12, 24
 # The middles are compared with each other, pictures with all else of another: with its cuts
 # whichever comes first, with what has no direction once.
 WHOLE, MIRRORED, CUT, MIDDLE = range(4)  # the ways
+_WITHIN: Final = f"{_APART} <= if(b.how = {CUT}, $cut, $most)"
 _COMPARED: Final = (
     f"a.middle = b.middle and a.number != b.number and (a.number < b.number or b.how = {CUT})"
 )
@@ -129,6 +133,7 @@ def find_near_pairs(
     advance(0)
     _make_hashes(database)
     database.execute("create or replace table pairs (a bigint, b bigint)")
+    bounds = {"most": distance, "cut": int(distance * _CUT_SHARE)}
     complete = True
     for mask in _masks(_count(database, "hashes")):
         if complete:
@@ -136,10 +141,10 @@ def find_near_pairs(
                 "insert into pairs select distinct least(a.number, b.number) as one, "
                 "greatest(a.number, b.number) as other from sides a join versions b on "
                 f"(a.w0 & $mask::ubigint) = (b.w0 & $mask::ubigint) and {_COMPARED} "
-                f"where {_APART} <= $distance and not exists (from pairs p where "
+                f"where {_WITHIN} and not exists (from pairs p where "
                 "p.a = least(a.number, b.number) and p.b = greatest(a.number, b.number)) "
-                "limit $most",
-                {"mask": mask, "distance": distance, "most": MOST_PAIRS + 1},
+                f"limit {MOST_PAIRS + 1}",
+                {"mask": mask, **bounds},
             )
             complete = _count(database, "pairs") <= MOST_PAIRS
         advance(1 if mask else CHOICES)
@@ -148,7 +153,8 @@ def find_near_pairs(
         f"arg_min(how, ({_APART}, how)) as how from pairs "
         "join sides a on a.number in (pairs.a, pairs.b) "
         f"join versions b on b.number = pairs.a + pairs.b - a.number and {_COMPARED} "
-        "group by pairs.a, pairs.b"
+        f"where {_WITHIN} group by pairs.a, pairs.b",
+        bounds,
     )
     # Images of one hash: each with the first of them, and all with those of a close one.
     members = "(select hashes.number as hash, images.* from hashes join images using (phash))"

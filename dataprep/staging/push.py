@@ -1,8 +1,9 @@
-"""A data set into a bucket: its files first, each checked on the way, and its manifest last.
+"""A data set into a bucket or a directory: its files first, each checked, and its manifest last.
 
 Without a manifest there is no data set, so one in a bucket is whole or is none. Shards of a set
 that grew have other names than before (``-of-00008``), so that who reads the old manifest loses no
 shard; its table is put under a name of its own before the manifest, and under its usual one after.
+In a directory the table goes before the manifest, and shards that it no longer names go at the end.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from dataprep.errors import DatasetError
+from dataprep.errors import DatasetError, UsageError
 from dataprep.remote.store import RemoteObject, Store, own_name
 from dataprep.sealed.set import NAME, SealedSet
+from dataprep.staging.local_store import LocalStore
 from dataprep.system.messages import REMEDY, counted, printable, sized, some_of, unreadable
 from dataprep.system.regular_files import open_regular, read_regular
 from dataprep.system.state_files import parse
@@ -25,6 +27,7 @@ from dataprep.tables.records import NAME as TABLE
 from dataprep_schemas.manifest import File, Manifest, RecordsFile
 
 _Named: TypeAlias = File | RecordsFile  # by the manifest
+_Store: TypeAlias = Store | LocalStore
 
 _AT_ONCE: Final = 8  # files
 _PIECE: Final = 1 << 20
@@ -37,7 +40,7 @@ _MEANWHILE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """What is in a bucket now.
+    """What is in a bucket, a directory or an archive now.
 
     Attributes:
         address: where.
@@ -98,8 +101,8 @@ def push(
     sealed = SealedSet.read(out)
     sealed.require_whole("pushed")
     shards, table = [*sealed.manifest.files()], sealed.manifest.records_table
-    store, data = Store(address), read_regular(out / NAME)
-    there, replaces = _manifest_there(store, sealed.manifest, overwrite=overwrite)
+    store, data = _store_at(address, out), read_regular(out / NAME)
+    there, replaced = _manifest_there(store, sealed.manifest, overwrite=overwrite)
     missing = _missing(store, [*shards, table])
     total, size = (sum(file.bytes for file in files) for files in (missing, [*shards, table]))
     stale = there is None or there.sha256 != _sha256(data)
@@ -112,17 +115,31 @@ def push(
         _claim(store, data, there, overwrite=overwrite)
         others.append(_CLAIM)
     begin(total)
-    beside = own_name(table.path, table.sha256) if replaces else table.path
+    grows = replaced is not None and isinstance(store, Store)
+    beside = own_name(table.path, table.sha256) if grows else table.path
     _upload_all(store, out, [(it, beside if it is table else it.path) for it in missing], advance)
     if stale and not store.commit(NAME, data, _sha256(data), there):
         raise DatasetError(_MEANWHILE.format(store))
-    if replaces and table in missing:
+    if grows and table in missing:
         _upload_all(store, out, [(table, table.path)], lambda _: None)
+    if replaced is not None and isinstance(store, LocalStore):
+        # Patterns of files find them, and readers of a directory go by patterns.
+        ours = {file.path for file in shards}
+        others += [file.path for file in replaced.files() if file.path not in ours]
     store.delete(others)
     return found
 
 
-def _missing(store: Store, files: Sequence[_Named]) -> list[_Named]:
+def _store_at(address: str, out: Path) -> _Store:
+    if "://" in address:
+        return Store(address)
+    place = Path(address).resolve()
+    if out.resolve() in (place, *place.parents) or place in out.resolve().parents:
+        raise UsageError(f"{address} and {out} are in one another; choose another place")
+    return LocalStore(Path(address))
+
+
+def _missing(store: _Store, files: Sequence[_Named]) -> list[_Named]:
     """Those that the store does not have as the manifest says."""
 
     def is_there(file: _Named) -> bool:
@@ -136,7 +153,7 @@ def _missing(store: Store, files: Sequence[_Named]) -> list[_Named]:
 
 
 def _upload_all(
-    store: Store, out: Path, files: Sequence[tuple[_Named, str]], advance: Callable[[int], None]
+    store: _Store, out: Path, files: Sequence[tuple[_Named, str]], advance: Callable[[int], None]
 ) -> None:
     """Upload several at a time, by these names; with the first that fails the others end."""
     stop = threading.Event()
@@ -149,7 +166,7 @@ def _upload_all(
                 raise
 
 
-def _claim(store: Store, data: bytes, there: RemoteObject | None, *, overwrite: bool) -> None:
+def _claim(store: _Store, data: bytes, there: RemoteObject | None, *, overwrite: bool) -> None:
     """Be the only one who puts files there, until the manifest is there or another one replaces it.
 
     Args:
@@ -174,7 +191,7 @@ def _claim(store: Store, data: bytes, there: RemoteObject | None, *, overwrite: 
         raise DatasetError(_MEANWHILE.format(store))
 
 
-def _others(store: Store, files: Sequence[_Named]) -> list[str]:
+def _others(store: _Store, files: Sequence[_Named]) -> list[str]:
     """What is there and is not this data set's.
 
     Raises:
@@ -191,9 +208,9 @@ def _others(store: Store, files: Sequence[_Named]) -> list[str]:
 
 
 def _manifest_there(
-    store: Store, ours: Manifest, *, overwrite: bool
-) -> tuple[RemoteObject | None, bool]:
-    """The manifest in the bucket, if there is one, and whether it is another one.
+    store: _Store, ours: Manifest, *, overwrite: bool
+) -> tuple[RemoteObject | None, Manifest | None]:
+    """The manifest that is there, if there is one, and what it says if that is something else.
 
     Raises:
         DatasetError: it is another's, which may not be replaced.
@@ -202,10 +219,10 @@ def _manifest_there(
     data = store.read(NAME) if there is not None else None
     theirs = parse(data, Manifest, Path(NAME), REMEDY) if data is not None else ours
     if theirs.sha256 == ours.sha256:
-        return there, False
+        return there, None
     if not overwrite:
         _require_descent(ours, theirs, store.address)
-    return there, True
+    return there, theirs
 
 
 def _require_descent(ours: Manifest, theirs: Manifest, address: str) -> None:
@@ -236,7 +253,7 @@ def _require_descent(ours: Manifest, theirs: Manifest, address: str) -> None:
 
 
 def _upload(
-    store: Store,
+    store: _Store,
     out: Path,
     file: _Named,
     name: str,
@@ -251,10 +268,10 @@ def _upload(
             advance(position - told)
             told = position
 
-    store.put(name, lambda: _checked(out, file, sent, stop), file.sha256)
+    store.put(name, lambda: checked(out, file, sent, stop), file.sha256)
 
 
-def _checked(
+def checked(
     out: Path, file: _Named, sent: Callable[[int], None], stop: threading.Event
 ) -> Iterator[bytes]:
     """The pieces of a file; the last one only if all are what the manifest says.

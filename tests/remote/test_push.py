@@ -181,7 +181,7 @@ def test_killed_at_any_moment_it_is_none_and_then_whole(bucket: Any, out: Path) 
     assert there(bucket) == expected(out)
 
 
-@pytest.mark.parametrize("address", ["bucket/x", "ftp://bucket/x", "s3://", "https://bucket/x"])
+@pytest.mark.parametrize("address", ["ftp://bucket/x", "s3://", "https://bucket/x"])
 def test_what_is_no_address_is_said(address: str, out: Path) -> None:
     with pytest.raises(UsageError, match="is no place in a bucket; expected s3://"):
         dataprep.push(out, address)
