@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 PICTURES: Final = 200  # on a page
 FINDINGS: Final = 40  # on a page
 _FOUND: Final = 1000  # findings of a rule that are kept, the worst ones
-_ALIKE: Final = 8  # images of a finding
+ALIKE: Final = 8  # images of a finding
 _KEPT: Final = 8  # answers, each of up to 8 bytes an image
 _NEAR_LIMIT: Final = 400_000  # images, as of the report
 _COLUMNS: Final = ("key", "split", "labels", "width", "height", "bytes", "reason")
@@ -267,7 +267,7 @@ class Lint:
             with opened(self._sealed, rules, Limits(), self._advance) as (database, remarks):
                 found = lint(database, rules, show=_FOUND)
                 every = (finding for entry in found for finding in entry.findings)
-                images = {image for finding in every for image in finding.images[:_ALIKE]}
+                images = {image for finding in every for image in finding.images[:ALIKE]}
                 self.rows = rows_of(database, images)
             if not self._near:
                 remarks.append("look-alikes were not looked for; --near does, `dataprep lint` too")
