@@ -130,9 +130,9 @@ class Browsing:
         None,
         metavar="SQL",
     )
-    decisions: Path = option(
-        "CSV file of marks, which may be there; not in OUT.",
-        Path("decisions.csv"),
+    decisions: Path | None = option(
+        "CSV file of marks, which may be there; not in OUT. [default: decisions.csv]",
+        None,
         metavar="FILE",
         place="file",
     )

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from dataprep.api.places import located
-from dataprep.api.progress import Tell, told
+from dataprep.api.progress import Display, Tell, told
 from dataprep.options import StrPath
 from dataprep.remote.store import address_of
 from dataprep.sealed.set import SealedSet
@@ -193,7 +193,8 @@ def browse(
     given = {"where": where, "decisions": decisions, "who": who, "port": port, "open": open}
     values = options("dataprep browse", Browsing).settle({**given, "near": near})
     shown = values.pop("open")
-    with told(progress) as reporter, ExitStack() as at_end:
+    # Somebody has to see the address.
+    with told(progress or Display()) as reporter, ExitStack() as at_end:
 
         def ready(address: str, marks: Path, by: str) -> None:
             reporter.line(f"marks of {printable(by) or 'nobody named'} go into {marks}")

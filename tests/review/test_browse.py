@@ -19,7 +19,7 @@ from urllib.parse import urlencode
 import pytest
 from PIL import Image
 
-from dataprep.errors import DatasetError, UsageError
+from dataprep.errors import DataprepError, UsageError
 from dataprep.review.browse.marks import Marks
 from dataprep.review.browse.server import Server
 from dataprep.review.browse.site import Browser, serve
@@ -155,7 +155,7 @@ def test_marks_come_from_this_page_only(mine: Running) -> None:
         {"Content_Type": "text/plain"},
     ):
         assert mine.ask("/marks", data, **headers).status == 403
-    assert mine.ask("/marks", {**data, "note": "x" * 70_000}).status == 413
+    assert mine.ask("/marks", data, Content_Length="70000").status == 413
     assert mine.ask("/marks").status == 404  # as a page
     assert not mine.decisions.exists()
 
@@ -206,7 +206,7 @@ def keys(mine: Running, **words: str) -> list[str]:
 
 def test_pictures_are_chosen_and_sorted(mine: Running) -> None:
     every = keys(mine)
-    assert len(every) == 36 + 7
+    assert len(every) == 36 + 8
     assert len(keys(mine, split="val")) == 8
     assert {key[:2] for key in keys(mine, label="c0")} == {"c0"}
     assert keys(mine, attribute="width", value="300") == ["c1/narrow.jpg"]
@@ -278,7 +278,7 @@ def test_of_a_damaged_shard_there_are_words(planted: Planted, tmp_path: Path) ->
         path = out / shard.files[0].path
         path.write_bytes(bytes(path.stat().st_size))
     thumbnails = Thumbnails(sealed, None)
-    with pytest.raises((DatasetError, Exception), match="."):
+    with pytest.raises(DataprepError):
         thumbnails.picture(0, tag("c0/00.jpg"))
     browser = Browser(sealed, Marks(tmp_path / "marks.csv", "mm"), where=None, near=None)
     page = browser.get("/", {})

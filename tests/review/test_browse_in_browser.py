@@ -192,7 +192,7 @@ def test_without_scripts_one_can_look(browser: Any, decisions: Path) -> None:
     browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
     try:
         browser.get(f"{browser.current_url}?sort=key&page=1")
-        assert len(browser.find_elements("css selector", ".card")) == 43
+        assert len(browser.find_elements("css selector", ".card")) == 44
         assert not browser.find_element("id", "tools").is_displayed()
     finally:
         browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})

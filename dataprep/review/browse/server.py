@@ -144,19 +144,19 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(self._answer(lambda: self.server.site.get(parts.path, words)))
 
     def do_POST(self) -> None:  # noqa: N802
-        self.close_connection = True  # unless all of it was read
+        size = self.headers.get("Content-Length", "")
+        if not (size.isascii() and size.isdecimal() and int(size) <= _LONGEST):
+            self.close_connection = True  # what it sends is no request
+            self._refuse("too long", HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+            return
+        data = self.rfile.read(int(size))
         if not self._is_ours() or not self._is_known():
             return
-        size = self.headers.get("Content-Length", "")
         json = self.headers.get_content_type() == "application/json"
-        if self.headers.get("Origin") != f"http://{self.headers['Host']}" or not json:
-            self._refuse("of another page")
-        elif not (size.isascii() and size.isdecimal() and int(size) <= _LONGEST):
-            self._refuse("too long", HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
-        else:
-            data = self.rfile.read(int(size))
-            self.close_connection = False
+        if self.headers.get("Origin") == f"http://{self.headers['Host']}" and json:
             self._send(self._answer(lambda: self.server.site.post(self.path, data)))
+        else:
+            self._refuse("of another page")
 
     def _is_ours(self) -> bool:
         """Whether the browser meant this server: a name of others may be made to lead here."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import re
 import tempfile
 import webbrowser
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -71,7 +72,6 @@ class Browser:
 
     def get(self, path: str, words: Mapping[str, str]) -> Answer | None:
         """A page, a thumbnail, or what both need."""
-        kind, _, rest = path[1:].partition("/")
         if path == "/":
             return self._page(partial(self._shown, words), words)
         if path == "/findings":
@@ -83,12 +83,12 @@ class Browser:
             return Answer(b"", "image/x-icon", kept=True)  # browsers ask for it
         if path == "/classes":
             return Answer(json.dumps(self._classes).encode(), "application/json")
-        number, _, named = rest.removeprefix(f"{self._version}/").partition("/")
-        if kind in ("small", "large") and rest.startswith(self._version) and _is_row(number):
-            side = SIDE if kind == "small" else LARGE
-            return self._thumbnail(int(number), named, side)
-        if kind == "picture" and _is_row(rest) and int(rest) < self._sealed.records:
-            return self._page(partial(self._alone, int(rest)), words)
+        if found := re.fullmatch(f"/(small|large)/{self._version}/([0-9]{{1,12}})/([0-9a-f]{{16}})", path):
+            side = SIDE if found[1] == "small" else LARGE
+            return self._thumbnail(int(found[2]), found[3], side)
+        row = path.removeprefix("/picture/")
+        if _is_row(row) and int(row) < self._sealed.records:
+            return self._page(partial(self._alone, int(row)), words)
         return None
 
     def post(self, path: str, data: bytes) -> Answer | None:
