@@ -285,7 +285,9 @@ def test_of_a_damaged_shard_there_are_words(planted: Planted, tmp_path: Path) ->
     assert page is not None
     row, named, _ = cards(page.data.decode())[0]
     version = sealed.manifest.sha256[:16]
-    assert browser.get(f"/small/{version}/{row}/{named}", {}) is None
+    none = browser.get(f"/small/{version}/{row}/{named}", {})
+    assert none is not None
+    assert (none.status, none.kept, b">no picture<" in none.data) == (404, False, True)
     assert browser.get(f"/picture/{row}", {}) is not None
 
 

@@ -180,7 +180,7 @@ class Pictures:
             DatasetError: the table of records is damaged.
         """
         wanted = sorted({int(row) for row in rows})
-        names, found = (*_COLUMNS, *self._captions), {}
+        names, found = (*_COLUMNS, *self._captions), dict[int, Card]()
         with self._table() as table:
             taken = (
                 one

@@ -10,6 +10,7 @@ import webbrowser
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from http import HTTPStatus
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -29,6 +30,9 @@ from dataprep.tables.decisions import Decision, Kind
 if TYPE_CHECKING:
     import jinja2
 
+_NO_PICTURE: Final = b"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 176 176">
+<rect width="176" height="176" fill="#808080" fill-opacity=".2"/>
+<text x="88" y="92" fill="#808080" font-family="sans-serif" font-size="15" text-anchor="middle">no picture</text></svg>"""
 _STATIC: Final = {"/browse.css": "text/css", "/browse.js": "text/javascript"}
 
 
@@ -140,16 +144,16 @@ class Browser:
             for one in decisions
         ]
 
-    def _thumbnail(self, row: int, named: str, side: int) -> Answer | None:
+    def _thumbnail(self, row: int, named: str, side: int) -> Answer:
         try:
             data = self.thumbnails.picture(row, named, side)
-        except (DataprepError, LookupError, OSError, ValueError):  # damaged: the page has words
-            return None
+        except (DataprepError, LookupError, OSError, ValueError, SyntaxError):  # it is damaged
+            return Answer(_NO_PICTURE, "image/svg+xml", HTTPStatus.NOT_FOUND)
         return Answer(data, "image/jpeg", kept=True)
 
     def _page(self, made: Callable[[], dict[str, Any]], words: Mapping[str, str]) -> Answer:
         """A page of what a function finds; or of why there is nothing, with the form as it was."""
-        status, found = 200, {}
+        status, found = 200, dict[str, Any]()
         try:
             found = made()
         except UsageError as error:
