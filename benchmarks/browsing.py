@@ -108,7 +108,7 @@ def _fill(setting: Setting, out: Path, times: int) -> None:
         splits={name: more},
         num_shards={name: times},
         totals=msgspec.structs.replace(sealed.manifest.totals, records=records),
-        records_table=RecordsFile(table.name, table.stat().st_size, file_sha256(table), rows),
+        records_table=RecordsFile("records.parquet", table.stat().st_size, file_sha256(table), rows),
     )
     (out / "manifest.json").write_bytes(encode(hashed(manifest)))
 
@@ -142,7 +142,9 @@ def _round(out: Path, caches: Path, found: _Times) -> None:
     )
     try:
         assert process.stdout is not None
-        said = re.search(r"http://(\S+)(/\?\S+)", process.stdout.readline() + process.stdout.readline())
+        said = re.search(
+            r"http://(\S+)(/\?\S+)", process.stdout.readline() + process.stdout.readline()
+        )
         if said is None:
             raise CommandFailedError("dataprep browse did not tell its address")
         found.start.append(time.perf_counter() - begun)

@@ -140,7 +140,11 @@ class Browsing:
         "Name of the person who marks. [default: the name of this user]", None, metavar="NAME"
     )
     port: int = option(
-        "Port to listen on. [default: any that is free]", 0, metavar="N", least=0, most=65535,
+        "Port to listen on. [default: any that is free]",
+        0,
+        metavar="N",
+        least=0,
+        most=65535,
         shown=False,
     )
     near: bool | None = option(

@@ -1,4 +1,4 @@
-"""Commands that look at a finished data set: ``lint``, ``report``, ``browse``, ``card``, …"""
+"""``lint``, ``report``, ``browse``, ``preview`` and ``card``, which look at a finished data set."""
 
 from __future__ import annotations
 

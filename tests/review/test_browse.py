@@ -107,9 +107,7 @@ def mine(running: Running) -> Running:
 
 def cards(text: str) -> list[tuple[int, str, str]]:
     """(row, tag, key) of each picture of a page."""
-    found = re.findall(
-        r'data-key="([^"]*)"[\s\S]*?src="/small/[0-9a-f]+/(\d+)/([0-9a-f]+)"', text
-    )
+    found = re.findall(r'data-key="([^"]*)"[\s\S]*?src="/small/[0-9a-f]+/(\d+)/([0-9a-f]+)"', text)
     return [(int(row), named, key) for key, row, named in found]
 
 
@@ -226,7 +224,7 @@ def test_pictures_are_chosen_and_sorted(mine: Running) -> None:
         ({"where": "width >"}, "SQL: "),
         ({"where": "key in (from read_text('/etc/passwd'))"}, "SQL: "),
         ({"split": "no"}, "has no split"),
-        ({"label": "c9"}, "there is no class &#39;c9&#39;; did you mean"),
+        ({"label": "c00"}, "there is no class &#39;c00&#39;; did you mean c0?"),
         ({"sort": 'a"b'}, "there is no column"),
         ({"attribute": "widt", "value": "3"}, "did you mean width?"),
         ({"sample": "200%"}, "expected a share"),
@@ -395,7 +393,9 @@ def test_the_command_serves_until_ctrl_c(tiny: Made, cli: Cli, tmp_path: Path) -
     process = cli.start("browse", tiny.out, "--decisions", file, "--who", "mm")
     assert process.stdout is not None
     assert process.stdout.readline() == f"marks of mm go into {file}\n"
-    said = re.fullmatch(r"open http://127.0.0.1:(\d+)(/\?token=\S+) \(.*", process.stdout.readline().strip())
+    said = re.fullmatch(
+        r"open http://127.0.0.1:(\d+)(/\?token=\S+) \(.*", process.stdout.readline().strip()
+    )
     assert said is not None
     connection = http.client.HTTPConnection("127.0.0.1", int(said[1]), timeout=60)
     connection.request("GET", said[2])

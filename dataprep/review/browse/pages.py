@@ -15,7 +15,7 @@ from dataprep.options import share
 from dataprep.review.browse.marks import Image
 from dataprep.review.browse.thumbnails import tag
 from dataprep.review.facts import rows_of
-from dataprep.review.findings import Finding, Findings, Limits, lint, opened
+from dataprep.review.findings import Findings, Limits, lint, opened
 from dataprep.review.near import CHOICES
 from dataprep.review.pictures import short
 from dataprep.review.rules import NEEDS_NEAR, RULES

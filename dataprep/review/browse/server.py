@@ -39,8 +39,8 @@ _HEADERS: Final = {
     "Referrer-Policy": "same-origin",
     "X-Content-Type-Options": "nosniff",
 }
-_ON: Final = b'''<!doctype html><html lang="en"><meta charset="utf-8"><title>dataprep browse</title>
-<meta http-equiv="refresh" content="0; url=/"><p><a href="/">Go on</a></p></html>'''
+_ON: Final = b"""<!doctype html><html lang="en"><meta charset="utf-8"><title>dataprep browse</title>
+<meta http-equiv="refresh" content="0; url=/"><p><a href="/">Go on</a></p></html>"""
 _KEPT: Final = "private, max-age=31536000, immutable"
 
 
@@ -117,7 +117,7 @@ class Server(socketserver.ThreadingTCPServer):
         """Whether this is the secret of the cookie."""
         return hmac.compare_digest(session.encode(), self._session.encode())
 
-    def verify_request(self, request: Any, client_address: Any) -> bool:
+    def verify_request(self, request: Any, client_address: Any) -> bool:  # noqa: ARG002
         """Refuse more connections than one person needs."""
         return threading.active_count() < _MOST
 
@@ -126,14 +126,14 @@ class Server(socketserver.ThreadingTCPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    server: Server  # type: ignore[assignment]  # ours
+    server: Server
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "dataprep", ""
-    timeout: ClassVar[int] = _SECONDS  # type: ignore[misc]
+    timeout: ClassVar[int] = _SECONDS
     disable_nagle_algorithm = True
     wbufsize = -1  # so that an answer is one packet, or few
 
-    def do_GET(self) -> None:  # noqa: N802  # http.server's name
+    def do_GET(self) -> None:  # http.server's name
         if not self._is_ours():
             return
         parts = urlsplit(self.path)
@@ -143,7 +143,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif self._is_known():
             self._send(self._answer(lambda: self.server.site.get(parts.path, words)))
 
-    def do_POST(self) -> None:  # noqa: N802
+    def do_POST(self) -> None:
         size = self.headers.get("Content-Length", "")
         if not (size.isascii() and size.isdecimal() and int(size) <= _LONGEST):
             self.close_connection = True  # what it sends is no request
@@ -170,7 +170,9 @@ class _Handler(BaseHTTPRequestHandler):
         found = next((value for name, _, value in cookies if name == self.server.cookie), "")
         known = self.server.knows(found)
         if not known:
-            self._refuse("no cookie: open the address that `dataprep browse` printed; it is good once")
+            self._refuse(
+                "no cookie: open the address that `dataprep browse` printed; it is good once"
+            )
         return known
 
     def _exchange(self, token: str) -> None:

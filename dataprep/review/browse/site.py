@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _NO_PICTURE: Final = b"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 176 176">
 <rect width="176" height="176" fill="#808080" fill-opacity=".2"/>
-<text x="88" y="92" fill="#808080" font-family="sans-serif" font-size="15" text-anchor="middle">no picture</text></svg>"""
+<text x="88" y="92" fill="#808080" font-size="15" text-anchor="middle">no picture</text></svg>"""
 _STATIC: Final = {"/browse.css": "text/css", "/browse.js": "text/javascript"}
 
 
@@ -87,7 +87,9 @@ class Browser:
             return Answer(b"", "image/x-icon", kept=True)  # browsers ask for it
         if path == "/classes":
             return Answer(json.dumps(self._classes).encode(), "application/json")
-        if found := re.fullmatch(f"/(small|large)/{self._version}/([0-9]{{1,12}})/([0-9a-f]{{16}})", path):
+        if found := re.fullmatch(
+            f"/(small|large)/{self._version}/([0-9]{{1,12}})/([0-9a-f]{{16}})", path
+        ):
             side = SIDE if found[1] == "small" else LARGE
             return self._thumbnail(int(found[2]), found[3], side)
         row = path.removeprefix("/picture/")
@@ -198,7 +200,11 @@ class Browser:
             raise DataprepError(self._lint.error)
         if self._lint.found is None:
             return {"view": "waiting", "percent": self._lint.percent}
-        told: dict[str, Any] = {"view": "findings", "rules": self._lint.found, "remarks": self._lint.remarks}
+        told: dict[str, Any] = {
+            "view": "findings",
+            "rules": self._lint.found,
+            "remarks": self._lint.remarks,
+        }
         name = words.get("rule", "")
         entry = next((it for it in self._lint.found if it.rule == name), None)
         if entry is None:

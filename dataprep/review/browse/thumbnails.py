@@ -92,7 +92,8 @@ class Thumbnails:
 
     def _keep(self, path: Path, data: bytes) -> None:
         try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for place in (path.parent.parent, path.parent):
+                place.mkdir(mode=0o700, exist_ok=True)
             write_durably(path, data, flush=False, mode=0o600)
         except OSError:  # no room, say: it is made again
             return
