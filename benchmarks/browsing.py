@@ -40,10 +40,10 @@ _MIB = 1 << 20
 _PAGES = {
     "page 1": "/",
     "page 6,000": "/?page=6000",
-    "where, first": "/?where=width%20%3E%20600",
-    "the same, page 2": "/?where=width%20%3E%20600&page=2",
-    "sorted by bytes, first": "/?sort=bytes&down=1",
-    "the same, page 2": "/?sort=bytes&down=1&page=2",
+    "width > 600": "/?where=width%20%3E%20600",
+    "width > 600, page 2": "/?where=width%20%3E%20600&page=2",
+    "by bytes": "/?sort=bytes&down=1",
+    "by bytes, page 2": "/?sort=bytes&down=1&page=2",
 }
 
 
@@ -85,14 +85,28 @@ def _fill(setting: Setting, out: Path, times: int) -> None:
     small = out.with_name("browse-one")
     shutil.rmtree(small, ignore_errors=True)
     raw = raw_sets.tree(setting, _PHOTOGRAPHS)
-    run([sys.executable, "-m", "dataprep", "folder", raw, small, "--num_shards", "1"])
+    run(
+        [
+            sys.executable,
+            "-m",
+            "dataprep",
+            "folder",
+            "--raw",
+            raw,
+            "--out",
+            small,
+            "--num_shards",
+            "1",
+        ]
+    )
     sealed = SealedSet.read(small)
     ((name, split),) = sealed.manifest.splits.items()
     shards = []
     for number in range(times):
         files = []
         for file in split.shards[0].files:
-            path = f"{name}/{number:04d}/{PurePosixPath(file.path).name}"
+            place = PurePosixPath(file.path)
+            path = f"{place.parent}/{number:04d}/{place.name}"
             (out / path).parent.mkdir(parents=True, exist_ok=True)
             os.link(small / file.path, out / path)
             files.append(File(path, file.bytes, file.sha256))
@@ -108,7 +122,9 @@ def _fill(setting: Setting, out: Path, times: int) -> None:
         splits={name: more},
         num_shards={name: times},
         totals=msgspec.structs.replace(sealed.manifest.totals, records=records),
-        records_table=RecordsFile("records.parquet", table.stat().st_size, file_sha256(table), rows),
+        records_table=RecordsFile(
+            "records.parquet", table.stat().st_size, file_sha256(table), rows
+        ),
     )
     (out / "manifest.json").write_bytes(encode(hashed(manifest)))
 
@@ -138,7 +154,11 @@ def _round(out: Path, caches: Path, found: _Times) -> None:
     environment = {**os.environ, "XDG_CACHE_HOME": str(caches), "PYTHONUNBUFFERED": "1"}
     begun = time.perf_counter()
     process = subprocess.Popen(
-        [*command, *words], stdout=subprocess.PIPE, text=True, env=environment
+        [*command, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=environment,
     )
     try:
         assert process.stdout is not None
