@@ -22,7 +22,7 @@ from PIL import Image
 from dataprep.errors import DataprepError, UsageError
 from dataprep.review.browse.marks import Marks
 from dataprep.review.browse.server import Server
-from dataprep.review.browse.site import Browser, serve
+from dataprep.review.browse.site import Browser, opened_in_browser, serve
 from dataprep.review.browse.thumbnails import Thumbnails, make_room, tag
 from dataprep.sealed.set import SealedSet
 from dataprep.tables.decisions import read_decisions
@@ -386,6 +386,20 @@ def test_files_that_cannot_be_of_marks_are_refused(planted: Planted, tmp_path: P
             serve(sealed, decisions=decisions, **how)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="--who"):
         Marks(tmp_path / "marks.csv", "m\0m")
+
+
+def test_a_browser_finds_the_address_in_a_file_of_this_user(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    with opened_in_browser("http://127.0.0.1:1/?token=secret"):
+        (address,) = opened
+        path = Path(address.removeprefix("file://"))
+        assert "secret" not in address
+        assert "url=http://127.0.0.1:1/?token=secret" in path.read_text()
+        assert path.stat().st_mode & 0o077 == 0
+    assert not path.exists()
 
 
 def test_the_command_serves_until_ctrl_c(tiny: Made, cli: Cli, tmp_path: Path) -> None:

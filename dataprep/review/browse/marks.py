@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 from typing import Final, TypeAlias
 
 from dataprep.errors import UsageError
@@ -39,7 +39,7 @@ class Marks:
 
     def __init__(self, path: Path, who: str) -> None:
         self.path, self.who = path, who
-        self._lock = Lock()
+        self._lock = RLock()
         self._state: tuple[int, ...] | None = None
         self._found: tuple[Decision, ...] = ()
         self._before: list[tuple[Sequence[Image], list[Decision]]] = []  # of each change
@@ -94,11 +94,12 @@ class Marks:
         Raises:
             UsageError: the file cannot be read or written.
         """
-        if not self._before:
-            return ()
-        images, before = self._before.pop()
-        self._change(images, lambda _one: True, before)
-        self._before.pop()  # what has just been taken back
+        with self._lock:
+            if not self._before:
+                return ()
+            images, before = self._before[-1]
+            self._change(images, lambda _one: True, before)
+            del self._before[-2:]  # that change, and its taking back
         return images
 
     def _change(
