@@ -413,7 +413,9 @@ def test_the_command_serves_until_ctrl_c(tiny: Made, cli: Cli, tmp_path: Path) -
     assert said is not None
     connection = http.client.HTTPConnection("127.0.0.1", int(said[1]), timeout=60)
     connection.request("GET", said[2])
-    assert connection.getresponse().status == 200
+    response = connection.getresponse()
+    assert (response.status, b"Go on" in response.read()) == (200, True)
+    connection.close()
     process.send_signal(signal.SIGINT)
     result = cli.done(process)
     assert result.code == 130

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from dataprep.errors import DataprepError, UsageError
+from dataprep.images.pillow import PILLOW_ERRORS
 from dataprep.review.browse.marks import Image, Marks
 from dataprep.review.browse.pages import ALIKE, FINDINGS, PICTURES, Lint, Pictures, Question
 from dataprep.review.browse.server import Answer, Server
@@ -149,7 +150,7 @@ class Browser:
     def _thumbnail(self, row: int, named: str, side: int) -> Answer:
         try:
             data = self.thumbnails.picture(row, named, side)
-        except (DataprepError, LookupError, OSError, ValueError, SyntaxError):  # it is damaged
+        except (DataprepError, *PILLOW_ERRORS):  # it is damaged
             return Answer(_NO_PICTURE, "image/svg+xml", HTTPStatus.NOT_FOUND)
         return Answer(data, "image/jpeg", kept=True)
 
