@@ -266,6 +266,16 @@ def names(value: str | Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in map(str.strip, found) if name)
 
 
+def paths(value: StrPath | Sequence[StrPath]) -> tuple[Path, ...]:
+    """Files that must be there, with commas between them if it is text."""
+    if isinstance(value, str | os.PathLike):
+        value = value.split(",") if isinstance(value, str) else [value]
+    found = [Path(each) for each in value]
+    if missing := [path for path in found if not path.is_file()]:
+        raise ValueError(f"File {str(missing[0])!r} does not exist.")
+    return tuple(path.absolute() for path in found)
+
+
 def assignments(value: str | Sequence[str] | Mapping[str, str]) -> dict[str, str]:
     """``NAME=VALUE``, each name once."""
     if isinstance(value, Mapping):

@@ -97,7 +97,8 @@ def _keyword(option: Option) -> inspect.Parameter:
 
 
 def _type(hint: Any) -> str:
-    return "StrPath" if hint == StrPath else inspect.formatannotation(hint)
+    text = inspect.formatannotation(hint)
+    return text.replace(inspect.formatannotation(StrPath), "StrPath")
 
 
 def _text(told: str, options: Sequence[Option], summary: str) -> str:

@@ -774,6 +774,7 @@ def select(
     stratify: bool = False,
     exclude: StrPath | None = None,
     relabel: StrPath | None = None,
+    decisions: StrPath | Sequence[StrPath] | None = None,
     split_by: str | None = None,
     verify: Literal['size', 'hash', 'records', 'decode', 'reader'] = 'hash',
     to: StrPath,
@@ -824,6 +825,9 @@ def select(
             line.
         relabel: Labels to give images: a CSV with the columns split, key and label
             (several: a|b).
+        decisions: Files of decisions: what to leave out, other labels and splits, classes
+            to rename or merge. People must agree. A class that they empty is dropped,
+            unless --classes has it.
         split_by: The column of records.parquet that tells the split. [default: images stay
             in theirs]
         verify: How far to verify the files of OUT first; see `dataprep verify`.

@@ -101,7 +101,8 @@ class Linting:
     )
     write_exclude: Path | None = option(
         "Write the images to leave out as a CSV for --exclude. Of copies one is kept: in test "
-        "rather than in validation, and in validation rather than in train.",
+        "rather than in validation, and in validation rather than in train. Which label of a "
+        "conflict is right is left to people (`dataprep select --decisions`).",
         None,
         metavar="FILE",
         place="file",
@@ -114,6 +115,12 @@ class Reporting:
 
     to: Path | None = option(
         "Path of the page. [default: OUT/report.html]", None, metavar="FILE", place="file"
+    )
+    findings: Path | None = option(
+        "Write every finding as a row of this file too, .csv or .parquet.",
+        None,
+        metavar="FILE",
+        place="file",
     )
     near: bool | None = option(
         "Whether to look for nearly the same images. [default: up to 400,000 images]", None

@@ -34,11 +34,14 @@ class Linted:
         rules: what each rule found, the worst rules first.
         remarks: lines on what could not be looked for.
         excluded: images named in the file that was to be written; None without one.
+        undecided: images of conflicts, which are not in that file, since only people can say which
+            label is right; None without one.
     """
 
     rules: tuple[Findings, ...]
     remarks: tuple[str, ...]
     excluded: int | None
+    undecided: int | None = None
 
 
 def lint(
@@ -71,7 +74,14 @@ def lint(
     """
     from dataprep.api.options import Linting
     from dataprep.api.parameters import options
-    from dataprep.review.findings import Excluded, Limits, chosen_rules, opened, write_excluded
+    from dataprep.review.findings import (
+        Excluded,
+        Limits,
+        chosen_rules,
+        conflicting,
+        opened,
+        write_excluded,
+    )
     from dataprep.review.findings import lint as run
     from dataprep.review.near import CHOICES
 
@@ -85,16 +95,19 @@ def lint(
         advance = partial(reporter.counting, "lint", CHOICES)
         with opened(SealedSet.read(located(out)), chosen, limits, advance) as (database, remarks):
             shown = None if show is None else values["show"]
-            found = run(database, chosen, show=shown, chosen=left_out)
-    if write_exclude is not None and left_out is not None:
-        write_excluded(Path(write_exclude), left_out.values())
-    return Linted(tuple(found), tuple(remarks), None if left_out is None else len(left_out))
+            torn = set() if left_out is None else conflicting(database)
+            found = run(database, chosen, show=shown, chosen=left_out, undecided=torn)
+    if write_exclude is None or left_out is None:
+        return Linted(tuple(found), tuple(remarks), None)
+    write_excluded(Path(write_exclude), left_out.values())
+    return Linted(tuple(found), tuple(remarks), len(left_out), len(torn - left_out.keys()))
 
 
 def report(
     out: StrPath,
     *,
     to: StrPath | None = None,
+    findings: StrPath | None = None,
     near: bool | None = None,
     seed: int = 0,
     progress: Tell | None = None,
@@ -103,6 +116,7 @@ def report(
 
     Args:
         to: of the page; None for ``report.html`` in `out`, or here if that is in a bucket.
+        findings: a file to write, ``.csv`` or ``.parquet``: a row for every finding.
         near: whether to look for look-alikes; None: if there are at most 400,000 images.
         seed: chooses the images that are shown.
 
@@ -115,11 +129,20 @@ def report(
     from dataprep.review.near import CHOICES
     from dataprep.review.report import NAME, write_report
 
-    values = options("dataprep report", Reporting).settle({"to": to, "seed": seed})
+    values = options("dataprep report", Reporting).settle(
+        {"to": to, "findings": findings, "seed": seed}
+    )
     path = values["to"] or Path(_beside(out), NAME)
     with told(progress) as reporter:
         advance = partial(reporter.counting, "report", CHOICES)
-        write_report(located(out), path, near=near, seed=values["seed"], advance=advance)
+        write_report(
+            located(out),
+            path,
+            findings=values["findings"],
+            near=near,
+            seed=values["seed"],
+            advance=advance,
+        )
     return path
 
 

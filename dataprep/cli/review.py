@@ -5,13 +5,13 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 
 from dataprep.api.options import Browsing, Linting, Reporting
 from dataprep.api.places import located
-from dataprep.api.review import Linted, browse, card, lint, report
+from dataprep.api.review import Linted, browse, card, comma_separated, lint, report
 from dataprep.cli.options import given, number, own, shown
 from dataprep.cli.output import PATH, PLACE, json_option, say, show
 from dataprep.cli.signals import watched
@@ -22,6 +22,7 @@ from dataprep.system.regular_files import read_regular
 
 _LEVELS = frozenset({"error", "warning", "any"})
 
+_FORMAT = "How to print what is found; csv and json have every finding."
 _FAIL = "Exit with code 5 on findings of these rules or levels: error, warning, any."
 
 
@@ -31,11 +32,16 @@ _FAIL = "Exit with code 5 on findings of these rules or levels: error, warning, 
         click.Argument(["out"], type=PLACE),
         *shown(options_of(Linting)),
         own("fail_on", _FAIL, metavar="NAMES", parse=names),
+        own("format", _FORMAT, "table", Literal["table", "csv", "json"]),
         json_option("Linted"),
     ],
 )
 def lint_command(
-    out: Path | str, fail_on: tuple[str, ...] | None, json: bool, **options: Any
+    out: Path | str,
+    fail_on: tuple[str, ...] | None,
+    format: str,  # noqa: A002  # the option's
+    json: bool,
+    **options: Any,
 ) -> None:
     """Find leaks between splits, copies, odd classes and odd images in a data set.
 
@@ -43,16 +49,20 @@ def lint_command(
     recompressed, grey, cropped by 3 %); classes with too few images; blank images. Reads the table
     of records, not the images.
     """
-    from dataprep.review.findings import chosen_rules
+    from dataprep.review.findings import FINDING_COLUMNS, chosen_rules, finding_rows
 
     wanted = {*(fail_on or ())}
     chosen_rules(sorted(wanted - _LEVELS))
     options = given(click.get_current_context(), options)
-    if json:
+    json = json or format == "json"
+    if json or format == "csv":
         options["show"] = None
     with watched("nothing was changed") as display:
         found = lint(out, progress=display, **options)
-    show(found, json=json, lines=_linted_lines(found, out, options.get("write_exclude")))
+    lines = _linted_lines(found, out, options.get("write_exclude"))
+    if format == "csv":
+        lines = comma_separated([FINDING_COLUMNS, *finding_rows(found.rules)])
+    show(found, json=json, lines=lines)
     failed = [
         rule.rule
         for rule in found.rules
@@ -74,6 +84,11 @@ def _linted_lines(found: Linted, out: Path | str, exclude: Path | None) -> Itera
     yield f"{out}: {counted(bad, 'finding')}" if bad else f"{out}: nothing odd"
     if found.excluded is not None:
         yield f"{exclude}: {counted(found.excluded, 'image')} to leave out"
+    if found.undecided:
+        yield (
+            f"{counted(found.undecided, 'image')} of conflicts not among them, since only people "
+            "can say which label is right: `dataprep select --decisions`"
+        )
 
 
 @click.command(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import StringIO
@@ -15,13 +17,23 @@ import pyarrow as pa
 
 from dataprep.errors import UsageError
 from dataprep.review.near import FLATTEST, MOST_PAIRS, find_near_pairs, usual_distance
-from dataprep.review.rules import NEEDS_NEAR, NEEDS_PICTURES, RULES, Rule, Severity
+from dataprep.review.rules import (
+    CONFLICTING,
+    NEEDS_NEAR,
+    NEEDS_PICTURES,
+    RULES,
+    Rule,
+    Severity,
+)
 from dataprep.sealed.set import SealedSet
 from dataprep.system.durable_files import write_beside
 from dataprep.system.messages import counted, printable
 from dataprep.tables.database import Database, identifier, make_table, open_database, rows, tables
 from dataprep.tables.records import NAME, RecordsTable
 from dataprep_schemas.tables import patient_column
+
+FINDING_COLUMNS: Final = ("rule", "level", "text", "split", "key", "images")
+"""Of a table of findings: the image is the first, ``images`` all of them, as JSON."""
 
 # Of the file that ``--write_exclude`` writes and ``--exclude`` reads.
 EXCLUDE_COLUMNS: Final = ("split", "key", "rule", "instead_of")
@@ -182,17 +194,56 @@ def _make_tables(database: Database, sealed: SealedSet) -> None:
     )
 
 
+def conflicting(database: Database) -> set[tuple[str, str]]:
+    """The images of which people must say which label is right."""
+    return {image for (images,) in rows(database, CONFLICTING) for image in _images(images)}
+
+
+def finding_rows(found: Iterable[Findings]) -> Iterator[tuple[str, ...]]:
+    """A row of `FINDING_COLUMNS` for every finding."""
+    for rule in found:
+        for finding in rule.findings:
+            first = finding.images[0] if finding.images else ("", "")
+            images = json.dumps(finding.images, ensure_ascii=False)
+            yield rule.rule, rule.level, finding.text, *first, images
+
+
+def write_findings(path: Path, found: Iterable[Findings]) -> None:
+    """Write every finding as a row: of Parquet, or of CSV, as the file's name says.
+
+    Raises:
+        UsageError: it says neither, or the file cannot be written.
+    """
+    if path.suffix.lower() not in (".csv", ".parquet"):
+        raise UsageError(f"--findings {path}: expected a name that ends with .csv or .parquet")
+    lines = [*finding_rows(found)]
+    if path.suffix.lower() == ".csv":
+        data = _csv(FINDING_COLUMNS, lines)
+    else:
+        from pyarrow import parquet
+
+        schema = pa.schema([(name, pa.string()) for name in FINDING_COLUMNS])
+        table = [dict(zip(FINDING_COLUMNS, line, strict=True)) for line in lines]
+        file = pa.BufferOutputStream()
+        parquet.write_table(pa.Table.from_pylist(table, schema), file)
+        data = file.getvalue().to_pybytes()
+    write_beside(path, data, "choose another file (--findings)")
+
+
 def lint(
     database: Database,
     rules: Sequence[Rule],
     *,
     show: int | None,
     chosen: dict[tuple[str, str], Excluded] | None = None,
+    undecided: AbstractSet[tuple[str, str]] = frozenset(),
 ) -> list[Findings]:
     """Look for everything that these rules are about.
 
     Args:
         show: how many findings of a rule to return; None for all.
+        chosen: gets the images to leave out.
+        undecided: images that are none of those because they are copies.
     """
     found = []
     for rule in rules:
@@ -205,7 +256,7 @@ def lint(
         if chosen is not None and rule.drop != "none":
             shown = database.execute("select images from found")
             while some := shown.fetchmany(1 << 12):
-                _leave_out(rule, (_images(images) for (images,) in some), chosen)
+                _leave_out(rule, (_images(images) for (images,) in some), chosen, undecided)
     return found
 
 
@@ -218,11 +269,13 @@ def _leave_out(
     rule: Rule,
     findings: Iterable[tuple[tuple[str, str], ...]],
     chosen: dict[tuple[str, str], Excluded],
+    undecided: AbstractSet[tuple[str, str]],
 ) -> None:
     """Choose the images to leave out, but none for the sake of one that is left out itself."""
-    for first, *others in findings:
+    for first, *copies in findings:
+        others = [image for image in copies if image not in undecided]
         if rule.drop == "all":
-            for image in (first, *others):
+            for image in (first, *copies):
                 chosen.setdefault(image, Excluded(*image, rule.name, ""))
         elif first not in chosen:
             for image in others:
@@ -235,8 +288,11 @@ def write_excluded(path: Path, images: Iterable[Excluded]) -> None:
     Raises:
         UsageError: the file cannot be written.
     """
+    lines = ((row.split, row.key, row.rule, row.instead_of) for row in images)
+    write_beside(path, _csv(EXCLUDE_COLUMNS, lines), "choose another file (--write_exclude)")
+
+
+def _csv(header: Sequence[str], lines: Iterable[Sequence[str]]) -> bytes:
     text = StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(EXCLUDE_COLUMNS)
-    writer.writerows((row.split, row.key, row.rule, row.instead_of) for row in images)
-    write_beside(path, text.getvalue().encode(), "choose another file (--write_exclude)")
+    csv.writer(text, lineterminator="\n").writerows((header, *lines))
+    return text.getvalue().encode()

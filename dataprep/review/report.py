@@ -10,7 +10,7 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
@@ -19,7 +19,7 @@ import msgspec
 
 from dataprep.errors import UsageError
 from dataprep.review.facts import ClassCount, Histogram, class_counts, histograms, rows_of, sample
-from dataprep.review.findings import Findings, Limits, lint, opened
+from dataprep.review.findings import Findings, Limits, lint, opened, write_findings
 from dataprep.review.pictures import Album, Picture, short
 from dataprep.review.rules import NEEDS_NEAR, RULES
 from dataprep.sealed.set import SealedSet
@@ -54,11 +54,18 @@ class Shown:
 
 
 def write_report(
-    out: Path, path: Path, *, near: bool | None, seed: int, advance: Callable[[int], None]
+    out: Path,
+    path: Path,
+    *,
+    findings: Path | None,
+    near: bool | None,
+    seed: int,
+    advance: Callable[[int], None],
 ) -> None:
     """Write it.
 
     Args:
+        findings: gets a row for every finding.
         near: whether to look for look-alikes; None: if there are few enough images.
 
     Raises:
@@ -73,7 +80,10 @@ def write_report(
         near = sealed.records <= _NEAR_LIMIT
     rules = [rule for rule in RULES if near or rule.name not in NEEDS_NEAR]
     with opened(sealed, rules, Limits(), advance) as (database, remarks):
-        found = lint(database, rules, show=_FINDINGS)
+        found = lint(database, rules, show=_FINDINGS if findings is None else None)
+        if findings is not None:
+            write_findings(findings, found)
+            found = [replace(it, findings=it.findings[:_FINDINGS]) for it in found]
         classes = class_counts(database, splits)
         measures = histograms(database)
         chosen = sample(database, [*splits], images=_IMAGES, seed=seed)

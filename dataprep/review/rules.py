@@ -34,6 +34,8 @@ select list({_NAME} order by {_SPLITS}, key) as names, xxh3,
 from images where xxh3 in (from twice)
 group by xxh3
 """
+CONFLICTING: Final = f"select images from ({_SAME}) where labels > 1"
+"""The images of which people must say which label is right, whatever splits they are in."""
 _SAME_TEXT: Final = "array_to_string(names[:4], ' = ') || if(len(names) > 4, ' = …', '')"
 
 # Of two, the one to keep first: of test, then of validation; then the larger one.
@@ -111,7 +113,6 @@ RULES: Final = (
         "the same image, byte for byte, under different labels",
         f"select {_SAME_TEXT} as text, images from ({_SAME}) where splits = 1 and labels > 1 "
         "order by text",
-        drop="all",
     ),
     Rule(
         "near-conflict",

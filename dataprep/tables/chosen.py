@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
-from dataprep.options import FILE, names, option, share
+from dataprep.options import FILE, names, option, paths, share
+from dataprep.tables.decisions import Decision
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,6 +16,7 @@ class Selection:
 
     Attributes:
         sample: by the smallest hashes.
+        decided: what is in the files of decisions, once they are read.
         names: of the sets, which are put before keys; empty: keys stay.
     """
 
@@ -46,9 +48,23 @@ class Selection:
         None,
         **FILE,
     )
+    decisions: tuple[Path, ...] | None = option(
+        "Files of decisions: what to leave out, other labels and splits, classes to rename or "
+        "merge. People must agree. A class that they empty is dropped, unless --classes has it.",
+        None,
+        metavar="FILES",
+        parse=paths,
+    )
     split_by: str | None = option(
         "The column of records.parquet that tells the split. [default: images stay in theirs]",
         None,
         metavar="COLUMN",
     )
+    decided: tuple[Decision, ...] = ()
     names: tuple[str, ...] = ()
+
+    @property
+    def renamed(self) -> dict[str, str]:
+        """What classes are to be called, by what they are called; empty: their images lose it."""
+        lines = ((one.of_class, one) for one in self.decided if one.decision == "label")
+        return {name: one.value.strip() for name, one in lines if name is not None}

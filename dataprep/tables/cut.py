@@ -26,6 +26,7 @@ from dataprep.errors import UsageError
 from dataprep.system.messages import printable, some_of
 from dataprep.system.regular_files import open_parquet, read_regular
 from dataprep.tables.database import rows, tables
+from dataprep.tables.decisions import raw_rows
 from dataprep_schemas.state import Assigned
 
 if TYPE_CHECKING:
@@ -148,6 +149,7 @@ def _keep(database: Database, cut: StratifiedCut, known: Path | None) -> Assigne
         if content is not None:
             database.register("content", content)
         table = tables([path]) if content is None else "content"
+        table = raw_rows(table) if path == known else table
         database.execute(
             f"insert into named select key, split, {group} from {table} where split is not null"
         )

@@ -14,19 +14,23 @@ import csv
 import io
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, get_args
 
 from dataprep.errors import UsageError
 from dataprep.system.durable_files import write_beside
-from dataprep.system.messages import counted, printable
+from dataprep.system.messages import counted, printable, some_of
 from dataprep.system.regular_files import open_parquet, read_regular
 
 COLUMNS: Final = ("key", "split", "decision", "value", "who", "note")
 Kind: TypeAlias = Literal["leave_out", "label", "split", "sure", "note"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+
+# Of an image in the table of records of a data set that decisions were applied to.
+DECIDED_REASON: Final = " (--decisions)"  # is the end of it
+LEFT_OUT_REASON: Final = f"left out{DECIDED_REASON}"
 
 _CLASS: Final = "class:"
 _PARQUET: Final = b"PAR1"  # a file of it begins so
@@ -122,6 +126,46 @@ def write_decisions(path: Path, decisions: Iterable[Decision]) -> None:
     """
     lines = [",".join(map(_quoted, cells)) for cells in (COLUMNS, *map(astuple, decisions))]
     write_beside(path, "\n".join([*lines, ""]).encode(), "choose another file for the decisions")
+
+
+def moved_reason(split: str) -> str:
+    """The same of one that is in another split now, as SQL over the name of that."""
+    return f"'moved to ' || {split} || '{DECIDED_REASON}'"
+
+
+DECIDED: Final = f"(status = 'excluded' and ends_with(reason, '{DECIDED_REASON}'))"
+"""Of a row of such a table, as SQL: what decisions left out, or moved to another split."""
+
+
+def raw_rows(table: str) -> str:
+    """Such a table as SQL, without images where they were moved to: they are where they were."""
+    return (
+        f"(from {table} as here where not exists (from {table} as there where {DECIDED} and "
+        f"there.key = here.key and there.reason = {moved_reason('here.split')}))"
+    )
+
+
+def renamed_classes(
+    classes: Sequence[tuple[str, str]], renamed: Mapping[str, str]
+) -> tuple[tuple[str, str], ...]:
+    """The classes once some are called otherwise; each keeps its place, and is there once.
+
+    Raises:
+        UsageError: a class is renamed that there is not.
+    """
+    known = dict(classes)
+    if unknown := renamed.keys() - known.keys():
+        raise UsageError(
+            f"--decisions: class:{printable(min(unknown))}: there is no such class; expected one "
+            f"of {some_of(known)}"
+        )
+    staying = known.keys() - renamed.keys()
+    found: dict[str, str] = {}
+    for old, name in classes:
+        new = renamed.get(old, old)
+        if new == old or (new and new not in staying):
+            found.setdefault(new, name if new == old else known.get(new, new))
+    return tuple(found.items())
 
 
 def conflicts(decisions: Iterable[Decision]) -> tuple[Conflict, ...]:

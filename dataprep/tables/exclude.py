@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +15,7 @@ from dataprep.errors import UsageError
 from dataprep.system.messages import counted, printable
 from dataprep.system.regular_files import read_regular
 from dataprep.tables.database import Database, make_table
+from dataprep.tables.decisions import Decision
 from dataprep_schemas.state import ExcludedNames
 
 _EXPECTED: Final = (
@@ -65,6 +67,22 @@ def read_exclude(path: Path) -> pa.Table:
         rows = [(None, line.strip()) for line in lines if line.strip()]
     distinct = [*dict.fromkeys(rows)]
     splits, names = [split for split, _ in distinct], [name for _, name in distinct]
+    return _named(splits, names)
+
+
+def names_left_out(path: Path | None, decisions: Iterable[Decision]) -> pa.Table:
+    """Those in a file, and those of images that somebody decided to leave out.
+
+    Raises:
+        UsageError: the file cannot be used.
+    """
+    found = [(it.split or None, it.key) for it in decisions if it.decision == "leave_out"]
+    said = _named([split for split, _ in found], [key for _, key in found])
+    both = said if path is None else pa.concat_tables([read_exclude(path), said])
+    return both.group_by(["split", "name"]).aggregate([])  # each once
+
+
+def _named(splits: Sequence[str | None], names: Sequence[str]) -> pa.Table:
     return pa.table({"split": pa.array(splits, pa.string()), "name": pa.array(names, pa.string())})
 
 
@@ -77,20 +95,24 @@ def _rows(path: Path, text: str, split: int, key: int) -> list[tuple[str | None,
         raise _unusable(path, f"line {rows.line_num} has too few cells, or odd ones") from error
 
 
-def leave_out(database: Database, path: Path) -> None:
+def leave_out(database: Database, names: pa.Table) -> None:
     """Make the tables ``named``, ``excluded`` and ``images`` of those ``found``.
 
-    Raises:
-        UsageError: the file cannot be used.
+    Args:
+        names: as `read_exclude` gives them.
     """
-    make_table(database, "named", read_exclude(path))
+    make_table(database, "named", names)
     database.execute(_EXCLUDED)
 
 
 def describe_excluded(found: ExcludedNames) -> str:
     """How many images ``--exclude`` leaves out, and how many names there are not of one."""
-    unknown = f"; {counted(found.unknown, 'name')} there that {NOT_ONE}" if found.unknown else ""
-    return f"{counted(found.images, 'image')} left out (--exclude){unknown}"
+    return f"{counted(found.images, 'image')} left out (--exclude){describe_unknown(found)}"
+
+
+def describe_unknown(found: ExcludedNames) -> str:
+    """How many names there are not of one image; empty if all are."""
+    return f"; {counted(found.unknown, 'name')} there that {NOT_ONE}" if found.unknown else ""
 
 
 def _unusable(path: Path, what: str) -> UsageError:

@@ -17,11 +17,12 @@ from dataprep.system.durable_files import whole
 from dataprep.system.messages import printable
 from dataprep.tables.arrow import check_index
 from dataprep.tables.cut import StratifiedCut, cut_images
-from dataprep.tables.database import Database, column_list, make_table, open_database, rows, tables
-from dataprep.tables.exclude import leave_out
+from dataprep.tables.database import Database, column_list, open_database, rows, tables
+from dataprep.tables.decisions import DECIDED, raw_rows
+from dataprep.tables.exclude import leave_out, read_exclude
 from dataprep.tables.folds import NAME as FOLD
 from dataprep.tables.folds import number_folds
-from dataprep.tables.label_sets import number_label_sets
+from dataprep.tables.label_sets import number_label_sets, rename_labels
 from dataprep.tables.records import RecordsTable
 from dataprep.tables.rules import check_listed_once
 from dataprep_schemas.fields import Fields
@@ -56,12 +57,6 @@ _STEM: Final = r"regexp_replace({}, '\.[^./]*$', '')"
 _IMAGES: Final = """
 create {kind} {name} as
 select {columns} from {parts} where status = 'image'
-"""
-
-_IDENTIFIED: Final = """
-create view identified as
-select parts.* replace (known.identifiers as labels) from parts left join known_labels as known
-on parts.labels = known.labels
 """
 
 _JOINED: Final = """
@@ -102,13 +97,13 @@ from excluded
 
 _KNOWN: Final = """
 create temp table known as
-select split, key, status, classes, bytes{fold} from {table}
-where position is not null or status = 'rejected';
-create view fresh as
+select split, key, status, classes, bytes{fold} from {rows}
+where position is not null or status = 'rejected' or {decided};
+create view {fresh} as
 select * from images anti join known using (split, key);
 create view kept as
 select * from images semi join known using (split, key);
-create view let_in as select * from fresh semi join (
+create view let_in as select * from {fresh} semi join (
     select split, key from {table} where status = 'excluded' and reason is null
 ) using (split, key)
 """
@@ -190,6 +185,7 @@ class Images(AbstractContextManager["Images"]):
         sealed: where the table of records is of a data set that these images would replace, if
             there is one.
         identifiers: of the classes that the index calls otherwise, by what it calls them.
+        renamed: what decisions call classes in the data set that is to grow, by their identifiers.
     """
 
     paths: Sequence[Path]
@@ -203,6 +199,7 @@ class Images(AbstractContextManager["Images"]):
     cut: StratifiedCut | None = None
     sealed: Path | None = None
     identifiers: Mapping[str, str] = field(default_factory=dict)
+    renamed: Mapping[str, str] = field(default_factory=dict)
     _assigned: Assigned | None = field(default=None, init=False)
     _has_chosen: bool = field(default=False, init=False)
     _stack: ExitStack = field(default_factory=ExitStack, init=False)
@@ -234,23 +231,23 @@ class Images(AbstractContextManager["Images"]):
         if self.cut is not None:
             self._assigned = cut_images(database, self.cut, whole, self.known)
         if self.exclude is not None:
-            leave_out(database, self.exclude)
+            leave_out(database, read_exclude(self.exclude))
         if self.known is None:
             database.execute("create view fresh as select * from images")
         else:
             fold = f", {FOLD}" if self.folds else ""
-            database.execute(_KNOWN.format(table=tables([self.known]), fold=fold))
+            table, fresh = tables([self.known]), "called" if self.renamed else "fresh"
+            query = _KNOWN.format(
+                table=table, rows=raw_rows(table), decided=DECIDED, fold=fold, fresh=fresh
+            )
+            database.execute(query)
+            if self.renamed:
+                rename_labels(database, fresh, "fresh", self.renamed)
         return database
 
     def _identify(self, database: Database) -> str:
         """Make the view ``identified``: the parts, with the identifiers of their classes."""
-        found = rows(database, "select distinct labels from parts where labels is not null")
-        named = [[self.identifiers[label] for label in labels] for (labels,) in found]
-        kind = pa.list_(pa.string())
-        labels = pa.array([labels for (labels,) in found], kind)
-        table = pa.table({"labels": labels, "identifiers": pa.array(named, kind)})
-        make_table(database, "known_labels", table)
-        database.execute(_IDENTIFIED)
+        rename_labels(database, "parts", "identified", self.identifiers, ordered=False)
         return "identified"
 
     def _join_lists(self, database: Database, parts: str, name: str) -> None:
@@ -296,6 +293,10 @@ class Images(AbstractContextManager["Images"]):
     def class_names(self) -> set[str]:
         """Those that images have."""
         return {name for (name,) in self.rows("select distinct unnest(labels) from images")}
+
+    def fresh_classes(self) -> set[str]:
+        """Those that fresh images have."""
+        return {name for (name,) in self.rows("select distinct unnest(labels) from fresh")}
 
     def unmatched(self) -> Unmatched:
         """How many images are missing, or not listed, and the first few names of each."""
@@ -430,7 +431,9 @@ class Images(AbstractContextManager["Images"]):
         return sizes
 
     def summaries(self, table: str = "chosen") -> dict[str, Input]:
-        """Of each split of a table: images, their bytes, a digest of what shapes the output."""
+        """Of each split of a table: images, their bytes, a digest of what the raw data says."""
+        if self.renamed and table == "chosen":
+            table = "(select * from images semi join chosen using (split, key))"
         own = (column_list([field.name]) for field in self.fields)
         fields = "".join(f", chr(0), {name}::varchar" for name in own)
         found = self.rows(_SUMMARY.format(table=table, fields=fields))

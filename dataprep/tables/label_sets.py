@@ -37,6 +37,35 @@ where split in $splits group by split, labels order by split, labels
 """
 
 
+_RENAMED: Final = """
+create view {name} as
+select {table}.* replace (known.identifiers as labels) from {table} left join {name}_labels as known
+on {table}.labels = known.labels
+"""
+
+
+def rename_labels(
+    database: Database, table: str, name: str, renamed: Mapping[str, str], *, ordered: bool = True
+) -> None:
+    """Make the view of this name: a table whose ``labels`` have other names.
+
+    Args:
+        renamed: by what they are called; those that get no name are taken away.
+        ordered: whether those of an image are to be sorted, each once; else they stay as they are.
+    """
+    found = rows(database, f"select distinct labels from {table} where labels is not null")
+    named = [[renamed.get(label, label) for label in labels] for (labels,) in found]
+    if ordered:
+        named = [sorted({*labels} - {""}) for labels in named]
+    kind = pa.list_(pa.string())
+    columns = {
+        "labels": pa.array([labels for (labels,) in found], kind),
+        "identifiers": pa.array(named, kind),
+    }
+    make_table(database, f"{name}_labels", pa.table(columns))
+    database.execute(_RENAMED.format(name=name, table=table))
+
+
 def number_label_sets(
     database: Database, splits: Sequence[str], classes: Sequence[str], *, multilabel: bool
 ) -> None:

@@ -27,7 +27,7 @@ _NOT_KEPT: Final = {
     ),
     "from let_in": ("was left out by --exclude before and is not now", _LEAVE_OUT),
     "from known join images using (split, key) "
-    "where list_sort(coalesce(classes, [])) <> list_sort(coalesce(labels, [])) "
+    "where ($labels and list_sort(coalesce(classes, [])) <> list_sort(coalesce(labels, []))) "
     "or ($sizes and status = 'stored' and bytes <> size)": (
         "has another size or other labels than when the data set was made",
         _LEAVE_OUT,
@@ -120,17 +120,18 @@ def check_listed_once(database: Database) -> None:
         raise _listed_twice(place, key, lines, labels)
 
 
-def check_kept(database: Database, *, sizes: bool) -> None:
+def check_kept(database: Database, *, sizes: bool, labels: bool) -> None:
     """The images that a data set was made from, which is to grow, are there as they were.
 
     Args:
         sizes: whether images are stored in the size in which they are found.
+        labels: whether they have the labels with which they are found.
 
     Raises:
         SourceError: names the first that is not.
     """
     for query, (said, helps) in _NOT_KEPT.items():
-        values = {"sizes": sizes} if "$sizes" in query else {}
+        values = {"sizes": sizes, "labels": labels} if "$sizes" in query else {}
         for split, key, number in rows(
             database,
             f"select split, key, count(*) over () {query} order by split, key limit 1",

@@ -30,11 +30,13 @@ from dataprep.tables.database import (
     rows,
     tables,
 )
-from dataprep.tables.exclude import leave_out
+from dataprep.tables.decisions import LEFT_OUT_REASON, moved_reason
+from dataprep.tables.exclude import leave_out, names_left_out
 from dataprep.tables.images import LEFT_OUT
+from dataprep.tables.label_sets import rename_labels
 from dataprep.tables.questions import explained, sampled
 from dataprep.tables.records import KEPT_COLUMNS
-from dataprep_schemas.fields import UNCERTAIN, Fields
+from dataprep_schemas.fields import BOX_LABELS, UNCERTAIN, Fields
 from dataprep_schemas.manifest import Input
 from dataprep_schemas.state import ExcludedNames
 from dataprep_schemas.tables import RECORDS
@@ -74,15 +76,23 @@ select key as "stored key", labels as "stored labels",
     * exclude (shard, position) replace (classes as labels) from taken
 """
 
+# Each line is about the images that have its key; an image may get labels, a split, or both.
 _RELABELLED: Final = """
 create view gone as from found anti join images using (split, key);
+create temp table asked as
+select wanted.line, images.split, images.key, wanted.labels, wanted.place from wanted join images
+on images.key = wanted.key and (wanted.split is null or wanted.split = images.split);
 create temp table relabelled as
-select images.split, images.key, wanted.labels from wanted join images
-on images.key = wanted.key and (wanted.split is null or wanted.split = images.split)
+select split, key, any_value(labels) as labels, any_value(place) as place from asked
+group by split, key
+"""
+_SAID_TWICE: Final = """
+select split, key from asked group by split, key
+having count(distinct labels) > 1 or count(distinct place) > 1 order by all limit 1
 """
 
 _CHANGED: Final = """
-create view fresh as
+create view {name} as
 select images.* replace ({key} as key, {split} as split{labels}) from images
 """
 _JOINED: Final = "left join relabelled using (split, key)"
@@ -96,6 +106,26 @@ _CERTAIN: Final = (
 _TAKEN: Final = """
 create view taken as
 from recorded semi join taken_rows using ("source number", "row number")
+"""
+
+_DIFFERENT: Final = """
+select count(*) filter (
+    where list_sort(coalesce(fresh.labels, [])) <> list_sort(coalesce(images.labels, []))),
+    count(*) filter (where fresh.split <> images.split)
+from fresh join images using ("source number", "row number")
+"""
+
+_GONE: Final = """
+select count(*) from gone semi join wanted
+on gone.key = wanted.key and (wanted.split is null or wanted.split = gone.split)
+"""
+
+# An image that was moved is known of where it was, too.
+_MOVED: Final = """
+select relabelled.key, relabelled.split, 'excluded' as status, {reason} as reason
+from relabelled join images using (split, key)
+semi join chosen using ("source number", "row number")
+where place <> split order by relabelled.split, relabelled.key
 """
 
 _TWICE: Final = """
@@ -155,15 +185,15 @@ def take(
         DatasetError: two images would have the same name.
     """
     _take(database, chosen)
-    if chosen.exclude is None:
+    if chosen.exclude is None and chosen.decisions is None:
         database.execute("create view images as from found")
     else:
-        leave_out(database, chosen.exclude)
+        leave_out(database, names_left_out(chosen.exclude, chosen.decided))
     labels, joined = "", ""
-    if chosen.relabel is not None:
-        make_table(database, "wanted", _read_labels(chosen.relabel, known))
+    if chosen.relabel is not None or chosen.decisions is not None:
+        _make_wanted(database, chosen, {*known, *chosen.renamed} - {""})
         database.execute(_RELABELLED)
-        _check_relabelled(database, chosen.relabel)
+        _check_relabelled(database)
         labels, joined = _LABELS, _JOINED
         if UNCERTAIN.name in _columns(database, "images"):
             labels += _CERTAIN
@@ -172,6 +202,7 @@ def take(
         database.execute("set variable names = $names", {"names": [*chosen.names]})
         key = "getvariable('names')[images.\"source number\" + 1] || '/' || images.key"
     split = "images.split"
+    renamed = chosen.renamed
     if chosen.split_by:
         cell = f"images.{identifier(chosen.split_by)}::varchar"
         found = rows(database, f"select distinct {cell} as cell from images where cell <> ''")
@@ -179,8 +210,15 @@ def take(
         query = "set variable split_names = map($cells::varchar[], $names::varchar[])"
         database.execute(query, {"cells": [*named], "names": [*named.values()]})
         split = f"getvariable('split_names')[{cell}]"
-    database.execute(_CHANGED.format(key=key, split=split, labels=labels) + joined)
-    for name, one, places in rows(database, _TWICE) if several or chosen.split_by else ():
+    if joined:
+        split = f"coalesce(relabelled.place, {split})"
+    name = "called" if renamed else "fresh"
+    database.execute(_CHANGED.format(name=name, key=key, split=split, labels=labels) + joined)
+    if renamed:
+        _check_certain(database, renamed)
+        rename_labels(database, name, "fresh", renamed)
+    moves = several or chosen.split_by or chosen.decided
+    for name, one, places in rows(database, _TWICE) if moves else ():
         remedy = "leave one out with --exclude, or keep their splits"
         if len(places) > 1:
             remedy = "give each data set a name, which is put before its keys: a=SRC b=SRC"
@@ -216,32 +254,96 @@ def _take(database: Database, chosen: Selection) -> None:
     database.execute(_FOUND)
 
 
-def _check_relabelled(database: Database, path: Path) -> None:
-    """Every line of the file is about one image, or about one that --exclude leaves out."""
+def _check_relabelled(database: Database) -> None:
+    """Every line is about one image, or about one that is left out; no two say different things."""
     found = rows(
         database,
-        "select wanted.key, count(relabelled.key) from wanted left join relabelled "
-        "on relabelled.key = wanted.key and (wanted.split is null or wanted.split = "
-        "relabelled.split) where relabelled.key is not null or not exists (from gone where "
-        "gone.key = wanted.key and (wanted.split is null or wanted.split = gone.split)) "
-        "group by wanted.split, wanted.key having count(relabelled.key) <> 1 order by all",
+        "select option, wanted.key, count(asked.key) from wanted left join asked using (line) "
+        "where asked.key is not null or not exists (from gone where gone.key = wanted.key "
+        "and (wanted.split is null or wanted.split = gone.split)) "
+        "group by line, option, wanted.key having count(asked.key) <> 1 order by all",
     )
-    if found:
-        names = some_of([f"{printable(key)} ({counted(number, 'image')})" for key, number in found])
+    for option in sorted({option for option, *_ in found})[:1]:
+        odd = [(key, number) for which, key, number in found if which == option]
+        names = some_of([f"{printable(key)} ({counted(number, 'image')})" for key, number in odd])
         raise UsageError(
-            f"--relabel {path}: {counted(len(found), 'line')} not about one image that is taken: "
+            f"{option}: {counted(len(odd), 'line')} not about one image that is taken: "
             f"{names}; correct or remove them"
+        )
+    for split, key in rows(database, _SAID_TWICE):
+        raise UsageError(
+            f"{printable(split)}: {printable(key)} gets two different labels or splits; keep one "
+            "line about it, in --relabel or --decisions"
         )
 
 
+def _check_certain(database: Database, renamed: Mapping[str, str]) -> None:
+    """No class is renamed that an image's fields name, unless they can be changed."""
+    if "" in renamed.values() and BOX_LABELS.name in _columns(database, "called"):
+        raise UsageError(
+            "--decisions: a class without a new name, and images have boxes of classes, which "
+            "need one; expected the class that they are of"
+        )
+    torn = {*renamed} & uncertain_classes(database, "called")
+    if torn:
+        raise UsageError(
+            f"--decisions: {printable(min(torn))} is an uncertain label of some images, which "
+            "keep its name; rename it in what the data set was made from"
+        )
+
+
+def uncertain_classes(database: Database, table: str) -> set[str]:
+    """The classes that images are uncertain of."""
+    if UNCERTAIN.name not in _columns(database, table):
+        return set()
+    query = f"select distinct unnest(string_split({UNCERTAIN.name}, '|')) from {table}"
+    return {name for (name,) in rows(database, query)}
+
+
+def emptied(database: Database, chosen: Selection) -> set[str]:
+    """The classes that images were of, or were to be of, and that none of ``fresh`` is of."""
+
+    def classes(table: str) -> set[str]:
+        return {name for (name,) in rows(database, f"select distinct unnest(labels) from {table}")}
+
+    if BOX_LABELS.name in _columns(database, "fresh"):
+        return set()  # boxes have classes of their own
+    there = classes("fresh") | uncertain_classes(database, "fresh")
+    return (classes("found") | {*chosen.renamed.values()}) - there
+
+
 _WANTED: Final = pa.schema(
-    [("split", pa.string()), ("key", pa.string()), ("labels", pa.list_(pa.string()))]
+    [
+        *(("line", pa.int64()), ("option", pa.string()), ("split", pa.string())),
+        *(("key", pa.string()), ("labels", pa.list_(pa.string())), ("place", pa.string())),
+    ]
 )
 
 
-def _read_labels(path: Path, known: Sequence[str]) -> pa.Table:
+def _make_wanted(database: Database, chosen: Selection, known: set[str]) -> None:
+    """Make the table ``wanted``: which image is to get which labels, or which split."""
+    lines: list[dict[str, object]] = []
+    if chosen.relabel is not None:
+        option = f"--relabel {chosen.relabel}"
+        lines += ({"option": option, **line} for line in _read_labels(chosen.relabel, known))
+    for one in chosen.decided:
+        line = {"option": "--decisions", "split": one.split or None, "key": one.key}
+        if one.decision == "split":
+            lines.append({**line, "place": one.value})
+        elif one.decision == "label" and one.of_class is None:
+            if unknown := one.labels - known:
+                raise UsageError(
+                    f"--decisions: {printable(one.key)}: no class {printable(min(unknown))}; "
+                    "expected one of the data set, or the new name of one"
+                )
+            lines.append({**line, "labels": sorted(one.labels)})
+    numbered = [{**line, "line": number} for number, line in enumerate(lines)]
+    make_table(database, "wanted", pa.Table.from_pylist(numbered, schema=_WANTED))
+
+
+def _read_labels(path: Path, classes: set[str]) -> list[dict[str, object]]:
     """The lines of a CSV with the columns key, label or labels, and perhaps split."""
-    classes, found = {*known}, []
+    found: list[dict[str, object]] = []
     try:
         lines = csv.reader(io.StringIO(read_regular(path).decode("utf-8-sig"), newline=""))
         header = [name.strip() for name in next(lines, [])]
@@ -262,7 +364,7 @@ def _read_labels(path: Path, known: Sequence[str]) -> pa.Table:
             found.append({"split": row.get("split") or None, "key": row["key"], "labels": labels})
     except (OSError, UnicodeDecodeError, csv.Error, ValueError) as error:
         raise UsageError(f"--relabel {path} cannot be used: {error}") from error
-    return pa.Table.from_pylist(found, schema=_WANTED)
+    return found
 
 
 def sample(database: Database, chosen: Selection, splits: Sequence[str], seed: int) -> None:
@@ -302,12 +404,20 @@ def in_several_splits(database: Database, column: str) -> list[tuple[int | str]]
     )
 
 
-def count_relabelled(database: Database) -> tuple[int, int]:
-    """How many images get other labels than they have; how many would, but are left out."""
-    query = "select count(*) from fresh join label_sets using (split, labels) where numbers <> "
-    gone = "select count(*) from gone semi join wanted on gone.key = wanted.key and "
-    gone += "(wanted.split is null or wanted.split = gone.split)"
-    return rows(database, query + '"stored labels"')[0][0], rows(database, gone)[0][0]
+def count_changed(database: Database) -> tuple[int, int]:
+    """How many images get other labels than they have; and how many come into another split."""
+    ((relabelled, moved),) = rows(database, _DIFFERENT)
+    return relabelled, moved
+
+
+def count_found(database: Database) -> int:
+    """How many images there are before any is left out."""
+    return int(rows(database, "select count(*) from found")[0][0])
+
+
+def count_gone(database: Database) -> int:
+    """How many images would get other labels or another split, but are left out."""
+    return int(rows(database, _GONE)[0][0])
 
 
 def unstored(database: Database, chosen: Selection | None) -> Iterator[pa.Table]:
@@ -318,10 +428,15 @@ def unstored(database: Database, chosen: Selection | None) -> Iterator[pa.Table]
     """
     splits = None if chosen is None or chosen.splits is None else [*chosen.splits]
     yield database.sql(_OF_SPLITS, params={"splits": splits}).to_arrow_table()
-    if chosen is not None and chosen.exclude is not None:
-        yield database.sql(
-            "select key, split, 'excluded' as status from excluded order by split, key"
-        ).to_arrow_table()
+    if chosen is None or (chosen.exclude is None and chosen.decisions is None):
+        return
+    reason = "null" if chosen.decisions is None or chosen.exclude else f"'{LEFT_OUT_REASON}'"
+    yield database.sql(
+        f"select key, split, 'excluded' as status, {reason}::varchar as reason from excluded "
+        "order by split, key"
+    ).to_arrow_table()
+    if chosen.decisions is not None:
+        yield database.sql(_MOVED.format(reason=moved_reason("place"))).to_arrow_table()
 
 
 def recorded_columns(fields: Fields) -> str:
@@ -356,10 +471,17 @@ def as_recorded(
 
 
 def renumbered(
-    before: Sequence[tuple[str, str]], now: Sequence[tuple[str, str]]
+    before: Sequence[tuple[str, str]],
+    now: Sequence[tuple[str, str]],
+    called: Mapping[str, str],
 ) -> Mapping[int, int]:
-    """The number that each class has now, by the one that it had; empty if all have theirs."""
+    """The number that each class has now, by the one that it had; empty if all have theirs.
+
+    Args:
+        called: what a class is called now, by what it was called, where that differs.
+    """
     if [name for name, _ in before] == [name for name, _ in now][: len(before)]:
         return {}
     numbers = {name: number for number, (name, _) in enumerate(now)}
-    return {at: numbers[name] for at, (name, _) in enumerate(before) if name in numbers}
+    names = [called.get(name, name) for name, _ in before]
+    return {at: numbers[name] for at, name in enumerate(names) if name in numbers}

@@ -144,6 +144,27 @@ class Excluded(Value, frozen=True):
     digest: Digest
 
 
+class Decided(Value, frozen=True, omit_defaults=True):
+    """What people decided (--decisions).
+
+    Attributes:
+        files: of each file of decisions, in the order in which they were given.
+        left_out: how many images were left out, when they were applied.
+        relabelled: how many got other labels, those of classes that were merged among them.
+        moved: how many came into another split.
+        classes: what a class is called, by what it was called; empty if its images lost it.
+        input: by split, what the images were made from that decisions were applied to, as the raw
+            data has them; also those that were added later.
+    """
+
+    files: tuple[Sha256, ...]
+    left_out: Count
+    relabelled: Count
+    moved: Count
+    classes: dict[Label, Label]
+    input: dict[SplitName, Input]
+
+
 class Selected(Value, frozen=True, omit_defaults=True):
     """What was taken of a data set, and what was changed; empty where nothing was.
 
@@ -154,6 +175,7 @@ class Selected(Value, frozen=True, omit_defaults=True):
         stratified: whether that is a share of each set of labels.
         excluded: the file of the images that were left out.
         relabelled: that of the labels that images got.
+        decided: what people decided; null if that was not asked for.
         split_by: the column that tells the split.
         name: what is before its keys.
     """
@@ -164,6 +186,7 @@ class Selected(Value, frozen=True, omit_defaults=True):
     stratified: bool = False
     excluded: Sha256 | None = None
     relabelled: Sha256 | None = None
+    decided: Decided | None = None
     split_by: Text = ""
     name: Text = ""
 

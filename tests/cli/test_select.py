@@ -262,7 +262,7 @@ def test_what_cannot_be_taken_is_refused_in_one_line(
         ([("name", "label"), ("{key}", "n01440764")], "expected columns key, label"),
         ([("key", "label", "label"), ("{key}", "n01440764", "")], "each once"),
         ([("key", "label"), ("{key}",)], "cannot be used"),
-        ([("key", "label"), ("{key}", "n01440764"), ("{key}", "n01443537")], "about one image"),
+        ([("key", "label"), ("{key}", "n01440764"), ("{key}", "n01443537")], "two different label"),
     ],
 )
 def test_a_list_of_labels_that_is_wrong_is_refused(

@@ -14,9 +14,11 @@ from pathlib import Path
 
 from PIL import Image
 
+import dataprep
 from dataprep.errors import DatasetError
 from dataprep.sealed.verify import verify
 from dataprep.synthesize.chestxray14 import synthesize_chestxray14
+from dataprep.tables.decisions import Decision, write_decisions
 from tests.conftest import FORMATS, Cli
 from tests.crash.recorder import MOST_ALONE, Recording, quick, recorded
 from tests.crash.states import Kind, State, crash_states
@@ -119,6 +121,26 @@ def appended(place: Path) -> Scenario:
     return replace(made, words=[*words.split(), "--append"])
 
 
+def appended_to_cleaned(place: Path) -> Scenario:
+    """What people decided was applied before; one of their images was moved."""
+    made = prepared(place, "--fractions", "train=0.7,test=0.3", shards=1)
+    _run(made.words)
+    (made.root / "out").rename(place / "first")
+    keys = [example.key for example in dataprep.open(place / "first", "train")]
+    lines = [
+        Decision(keys[0], "train", "leave_out"),
+        Decision(keys[1], "train", "split", "test"),
+        Decision("class:foo", "", "label", "baz"),
+    ]
+    write_decisions(place / "decisions.csv", lines)
+    words = ("select", place / "first", "--to", made.root / "out", "--workers", 1)
+    _run([*map(str, words), "--decisions", str(place / "decisions.csv")])
+    _add_images(place / "raw", "foo", range(6, 12))
+    return replace(
+        made, words=[*" ".join(made.words).replace(" --num_shards 1", "").split(), "--append"]
+    )
+
+
 def compacted(place: Path) -> Scenario:
     made = appended(place)
     _run(made.words)
@@ -169,6 +191,7 @@ SCENARIOS: dict[str, Callable[[Path], Scenario]] = {
     "exclude": excluded,
     "convert": converted,
     "append": appended,
+    "append-cleaned": appended_to_cleaned,
     "compact": compacted,
     "stage": staged,
     "stage-overwritten": partial(staged, before=overwritten),

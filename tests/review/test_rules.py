@@ -103,15 +103,32 @@ def test_of_copies_those_of_validation_are_kept(planted: Planted, tmp_path: Path
     found = dataprep.lint(planted.out, write_exclude=place)
     rows = list(csv.DictReader(place.read_text().splitlines()))
     assert found.excluded == len(rows)
+    assert found.undecided == 2  # c1/01.jpg and c2/conflict.jpg: nobody knows which label is right
     assert {(row["split"], row["key"]): row["instead_of"] for row in rows} == {
         ("train", "c0/00.jpg"): "validation/c0/leak.jpg",
         ("train", "c0/03.jpg"): "validation/c0/near.jpg",
-        ("train", "c1/01.jpg"): "",  # nobody knows which label is right
-        ("train", "c2/conflict.jpg"): "",
         ("train", "c2/copy.jpg"): "train/c2/02.jpg",
         ("train", "c1/grey.jpg"): "train/c1/04.jpg",
         ("train", "c1/blank.jpg"): "",
     }
+
+
+def test_every_finding_is_a_row(planted: Planted, cli: Cli, tmp_path: Path) -> None:
+    result = cli("lint", planted.out, "--format", "csv", "--show", 1, "--rules", "leak,small-class")
+    leak, *small = csv.DictReader(result.out.splitlines())
+    assert (leak["rule"], leak["level"], leak["split"]) == ("leak", "error", "validation")
+    assert json.loads(leak["images"]) == [["validation", "c0/leak.jpg"], ["train", "c0/00.jpg"]]
+    assert {line["key"] for line in small} == {""}
+    assert len(small) == 4
+    whole = cli("lint", planted.out, "--json").out
+    assert cli("lint", planted.out, "--format", "json").out == whole
+    for name in ("findings.csv", "findings.parquet"):
+        dataprep.report(planted.out, to=tmp_path / "report.html", findings=tmp_path / name)
+    lines = [*csv.DictReader((tmp_path / "findings.csv").read_text().splitlines())]
+    assert lines == parquet.read_table(tmp_path / "findings.parquet").to_pylist()
+    assert len(lines) == sum(rule["count"] for rule in json.loads(whole)["rules"])
+    refused = cli("report", planted.out, "--to", tmp_path / "a.html", "--findings", "a.xls")
+    assert "expected a name that ends with .csv or .parquet" in refused.error
 
 
 def test_what_was_not_measured_is_said(planted: Planted, cli: Cli, tmp_path: Path) -> None:
@@ -159,13 +176,13 @@ def test_what_is_to_be_left_out_is_left_out_and_counted(
     assert "1 name in --exclude that no image has, or several have, --max_bad" in early.error
     made = cli(*words, "--exclude", place)
     assert made.code == 0, made
-    assert "7 images left out (--exclude); 1 name there that no image has, or" in made.out
+    assert "5 images left out (--exclude); 1 name there that no image has, or" in made.out
     manifest = json.loads((out / "manifest.json").read_text())
-    assert manifest["totals"]["excluded"] == manifest["excluded"]["images"] == 7
+    assert manifest["totals"]["excluded"] == manifest["excluded"]["images"] == 5
     left = {(row["split"], row["key"]) for row in rows_of(out, "excluded")}
     named = csv.DictReader(place.read_text().splitlines())
     assert left == {(row["split"], row["key"]) for row in named} - {("train", "no/such.jpg")}
-    duplicates = "leak,near-leak,conflict,copy,near-copy,blank"
+    duplicates = "leak,near-leak,copy,near-copy,blank"  # conflicts are left to people
     assert cli("lint", out, "--rules", duplicates, "--fail_on", "any").code == 0
     # Another list is another data set.
     refused = cli(*words)

@@ -22,7 +22,7 @@ from dataprep.errors import DatasetError, UsageError
 from dataprep.formats import DatasetInfo
 from dataprep.images import Recipe
 from dataprep.jobs.deriving.sealed_images import SealedImages, SourceSet
-from dataprep.jobs.deriving.selected import Taken, lineage, take
+from dataprep.jobs.deriving.selected import Changes, Taken, lineage, read_decided, take
 from dataprep.jobs.output.lock import Lease
 from dataprep.jobs.output.workspace import Workspace
 from dataprep.jobs.request import ConvertRequest, check_splits, recipe_for
@@ -51,6 +51,7 @@ from dataprep.sealed.verify import Verified
 from dataprep.system.messages import counted, sized
 from dataprep.system.state_files import digest_of
 from dataprep.tables.chosen import Selection
+from dataprep.tables.decisions import renamed_classes
 from dataprep.tables.records import RecordsTable
 from dataprep_schemas.fields import Field, Fields
 from dataprep_schemas.manifest import Identity, Manifest, Split
@@ -220,8 +221,11 @@ def _settled(request: ConvertRequest, sources: Sequence[SealedSet]) -> ConvertRe
                 f"--to {request.out} is in what is to be converted; choose another directory"
             )
     request = with_options(request, recipe=_recipe(request, sources))
+    if request.selection is not None:
+        request = with_options(request, selection=read_decided(request.selection, sources))
     request.load_sink().check(_info(request, sources))
-    if request.selection is None or not request.selection.split_by:
+    chosen = request.selection
+    if chosen is None or not (chosen.split_by or chosen.decided):
         check_splits(request.num_shards, {name for source in sources for name in source.splits})
     return request
 
@@ -239,13 +243,15 @@ def _plan(
     from dataprep.tables.database import rows
 
     sink, info = request.load_sink(), _info(request, sources)
-    changed = take(request, sources, info, database, (lambda _text: None) if in_place else report)
+    say = (lambda _text: None) if in_place else report
+    changed, info, changes = take(request, sources, info, database, say)
     info = kept_info(info, sink, report)
     images = SealedImages(
         tuple(SourceSet(source.out.absolute(), source.manifest.sha256) for source in sources),
         request.recipe,
         decoded=any(source.sink.pixels != sink.pixels for source in sources),
         max_pixels=max(source.manifest.image.max_pixels for source in sources),
+        renamed={} if request.selection is None else request.selection.renamed,
     )
     splits = tuple(_splits(request, sources[0].manifest, info, changed))
     job = Job(request, info, _fields(sources), splits, lease, images)
@@ -256,7 +262,7 @@ def _plan(
     encodes = request.recipe is not None and request.recipe.target("JPEG") == "JPEG"
     if encodes and rows(database, "select 1 from chosen where format = 'JPEG' limit 1"):
         report(_SECOND_LOSS)
-    return job, _identity(request, sources, job, changed, in_place=in_place)
+    return job, _identity(request, sources, job, changed, changes, in_place=in_place)
 
 
 def _splits(
@@ -288,6 +294,7 @@ def _identity(
     sources: Sequence[SealedSet],
     job: Job,
     changed: Taken | None,
+    changes: Changes,
     *,
     in_place: bool,
 ) -> Identity:
@@ -309,7 +316,7 @@ def _identity(
     return replace(
         identity_of(manifest),
         image=image,
-        lineage=lineage(request, sources, image),
+        lineage=lineage(request, sources, image, changes),
         **({} if changed is None else changed._asdict()),
         **output,
     )
@@ -374,6 +381,9 @@ def _info(request: ConvertRequest, sources: Sequence[SealedSet]) -> DatasetInfo:
         )
     if request.classes is not None:
         info = with_options(info, classes=load_class_list(request.classes).classes)
+    elif request.selection is not None and request.selection.renamed:
+        classes = renamed_classes(info.classes, request.selection.renamed)
+        info = with_options(info, classes=classes)
     if recipe is None:
         return info
     if recipe.resize is not None or recipe.center_crop is not None:

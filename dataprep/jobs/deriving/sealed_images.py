@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -109,12 +109,14 @@ class SealedImages:
         recipe: what is done to the images; None: they stay as they are.
         decoded: whether any are stored as files there and as pixels here, or the other way round.
         max_pixels: of an image that has to be decoded.
+        renamed: what classes are called, by what the sets call them, where that differs.
     """
 
     sources: tuple[SourceSet, ...]
     recipe: Recipe | None
     decoded: bool
     max_pixels: int
+    renamed: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def works_on_images(self) -> bool:
@@ -126,7 +128,7 @@ class SealedImages:
     ) -> Iterator[Made | Rejected]:
         """Every image of the shard, compared with what is known of it, in the format's form."""
         try:
-            with _OpenSets(self.sources, job.info) as sets:
+            with self._opened(job) as sets:
                 found = sets.read(job, shard)
                 for row, example, image in map_in_order(pool, self._change(job), found, window):
                     if example is None:
@@ -142,13 +144,16 @@ class SealedImages:
         if self.recipe is None:
             return 1.0
         change, source, made = self._change(job), 0, 0
-        with _OpenSets(self.sources, job.info) as sets:
+        with self._opened(job) as sets:
             for row, example in islice(sets.read(job, shard), SAMPLE):
                 _, changed, _ = change((row, example))
                 if example is not None and changed is not None:
                     source += len(example.encoded)
                     made += len(changed.encoded)
         return made / source if source else 1.0
+
+    def _opened(self, job: Job) -> _OpenSets:
+        return _OpenSets(self.sources, job.info, self.renamed)
 
     def check_rejected(self, job: Job, records: Iterable[CommitRecord]) -> None:
         """Nothing else can have become of them."""
@@ -164,15 +169,18 @@ class _OpenSets(ExitStack):
 
     Args:
         info: what is true of the examples that are made.
+        renamed: see `SealedImages`.
     """
 
-    def __init__(self, sources: Sequence[SourceSet], info: DatasetInfo) -> None:
+    def __init__(
+        self, sources: Sequence[SourceSet], info: DatasetInfo, renamed: Mapping[str, str]
+    ) -> None:
         super().__init__()
         self._sets = [source.read() for source in sources]
         self._info = info
         classes = [each.manifest.classes for each in self._sets]
         self._same = [info.classes[: len(own)] == own for own in classes]
-        self._numbers = [renumbered(own, info.classes) for own in classes]
+        self._numbers = [renumbered(own, info.classes, renamed) for own in classes]
         self._splits = [[*_finished(each)] for each in self._sets]
         for _, _, split in chain.from_iterable(self._splits):
             self.callback(split.close)

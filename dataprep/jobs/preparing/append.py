@@ -20,7 +20,7 @@ from dataprep.jobs.output.lock import Lease
 from dataprep.jobs.output.workspace import Workspace
 from dataprep.jobs.preparing.found import RawData, config_of, found
 from dataprep.jobs.preparing.prepare import make
-from dataprep.jobs.preparing.summary import cannot_grow
+from dataprep.jobs.preparing.summary import cannot_grow, decided_of
 from dataprep.jobs.request import Request
 from dataprep.jobs.running.engine import Engine, Reporter
 from dataprep.jobs.running.identity import identity_of, what_differs
@@ -28,13 +28,17 @@ from dataprep.jobs.running.journal import Renames, exchange
 from dataprep.jobs.running.seal import describe_split
 from dataprep.sealed.set import SealedSet, first_rows, sink_of
 from dataprep.system.state_files import hashed
+from dataprep.tables.decisions import DECIDED_REASON
 from dataprep.tables.records import RecordsTable
 from dataprep.tables.sealing import WrittenRecords, write_rows
+from dataprep_schemas.fields import BOX_LABELS, named
 from dataprep_schemas.manifest import (
+    Ancestor,
     Generation,
     GenerationSplit,
     Input,
     Manifest,
+    Selected,
     Shard,
     SinkConfig,
     Split,
@@ -88,7 +92,7 @@ def _read_grown(raw: RawData) -> SealedSet:
         )
     grown = SealedSet.read(out)
     grown.require_whole("added to")
-    _check_can_grow(grown)
+    _check_can_grow(grown, boxes=bool(named(raw.found.fields, BOX_LABELS.kind)))
     for file in grown.manifest.files():
         path = out / file.path
         if not path.is_file() or path.stat().st_size != file.bytes:
@@ -101,11 +105,19 @@ def _read_grown(raw: RawData) -> SealedSet:
     return grown
 
 
-def _check_can_grow(grown: SealedSet) -> None:
+def _check_can_grow(grown: SealedSet, *, boxes: bool) -> None:
     manifest, sink, out = grown.manifest, grown.sink, grown.out
     single = "keep a data set in tfrecord or webdataset, let that grow, and make this of it"
-    if manifest.lineage:
+    decided = decided_of(grown.manifest)
+    if manifest.lineage and decided is None:
         raise cannot_grow(out, "it was converted", "let its source grow, and convert that again")
+    if decided is not None and (manifest.folds or (boxes and decided.classes)):
+        why = "--folds" if manifest.folds else "boxes of classes that were renamed"
+        raise cannot_grow(
+            out,
+            f"it has {why}, and decisions were applied",
+            "let its source grow, and apply them to that",
+        )
     if manifest.limit is not None:
         raise cannot_grow(out, "it was made with --limit", "make it without, by --overwrite")
     for name, split in manifest.splits.items():
@@ -164,7 +176,7 @@ def plan_merge(
         table: of the records of both.
         place: where what is added is, relative to OUT.
     """
-    sink = sink_of(manifest)
+    sink, decided = sink_of(manifest), decided_of(manifest)
     renames: list[tuple[str, str]] = []
     splits: dict[str, Split] = {}
     for name, split in manifest.splits.items():
@@ -185,7 +197,8 @@ def plan_merge(
         replace(
             manifest,
             **{name: getattr(new, name) for name in _RENEWED},
-            excluded=new.excluded or manifest.excluded,
+            excluded=manifest.excluded if decided else new.excluded or manifest.excluded,
+            lineage=_grown_lineage(manifest, new),
             records_table=table.file,
             totals=table.totals,
             splits=splits,
@@ -197,6 +210,14 @@ def plan_merge(
             ),
         )
     )
+
+
+def _grown_lineage(manifest: Manifest, new: Manifest) -> tuple[Ancestor, ...]:
+    """The same decisions, about more raw data."""
+    if (decided := decided_of(manifest)) is None:
+        return manifest.lineage
+    more = replace(decided, input=_together(decided.input, new.input))
+    return (replace(manifest.lineage[0], selected=Selected(decided=more)),)
 
 
 _RENEWED: Final = ("classes", "classes_sha256", "unmatched", "counts", "versions")
@@ -236,8 +257,6 @@ def merge(grown: SealedSet, made: SealedSet, lease: Lease) -> SealedSet:
 
 def _join(grown: SealedSet, made: SealedSet) -> WrittenRecords:
     """Write the table of records of both, in the place of the new one's."""
-    import pyarrow.compute as pc
-
     from dataprep_schemas.tables import schema_of
 
     manifest, new, inside = grown.manifest, made.manifest, Workspace(made.out)
@@ -255,18 +274,24 @@ def _join(grown: SealedSet, made: SealedSet) -> WrittenRecords:
                 chain(_stored(before, manifest, name), _shifted(_stored(behind, new, name), counts))
                 for name in sorted(counts)
             ),
-            # What no shard of either was to have is known of anew.
+            # What no shard of either was to have is known of anew, but for what was decided.
             rest=chain(
-                (
-                    rows.filter(pc.equal(rows["status"], "rejected"))
-                    for rows in before.between(manifest.totals.records)
-                ),
+                (rows.filter(_stays(rows)) for rows in before.between(manifest.totals.records)),
                 _shifted(behind.between(new.totals.records), counts),
             ),
             rows=manifest.records_table.rows + new.records_table.rows,
             shards={name: count + added.get(name, 0) for name, count in counts.items()},
             multilabel=grown.info.multilabel,
         )
+
+
+def _stays(rows: pa.Table) -> pa.ChunkedArray:
+    """Which rows of what is in no shard are not found out again."""
+    import pyarrow.compute as pc
+
+    decided = pc.fill_null(pc.ends_with(rows["reason"], DECIDED_REASON), False)
+    excluded = pc.and_(pc.equal(rows["status"], "excluded"), decided)
+    return pc.or_(pc.equal(rows["status"], "rejected"), excluded)
 
 
 def _stored(table: RecordsTable, manifest: Manifest, split: str) -> Iterator[pa.Table]:

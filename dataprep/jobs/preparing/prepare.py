@@ -12,7 +12,13 @@ from dataprep.images.dicom import BURNED_IN
 from dataprep.jobs.output.index_parts import check_unchanged
 from dataprep.jobs.preparing.found import RawData, bring_back_copies, config_of, found, scan
 from dataprep.jobs.preparing.raw_images import STORED_WITH_8_BITS, RawImages
-from dataprep.jobs.preparing.summary import check_rejected, check_unmatched, open_images, summarize
+from dataprep.jobs.preparing.summary import (
+    cannot_grow,
+    check_rejected,
+    check_unmatched,
+    open_images,
+    summarize,
+)
 from dataprep.jobs.request import Request, describe_examples
 from dataprep.jobs.running.engine import Engine, Reporter
 from dataprep.jobs.running.identity import claim, claim_generation, is_other_job
@@ -127,6 +133,12 @@ def _sized_like(
         report(
             f"{counted(len(new), 'new class', 'new classes')}, numbered from {number} on so "
             f"that no label moves: {some_of(new)}"
+        )
+    if gone := summary.input.keys() - splits.keys():
+        raise cannot_grow(
+            grown.out,
+            f"new images are in {min(gone)}, of which decisions left nothing",
+            "prepare all images, and apply the decisions to that",
         )
     counts = {
         name: -(-new.images // splits[name].records_per_shard[1])

@@ -21,7 +21,8 @@ from dataprep.jobs.running.job import Job, is_split
 from dataprep.sealed.set import SealedSet
 from dataprep.system.messages import counted, printable, some_of
 from dataprep.system.state_files import digest_of, file_sha256, read_state, write_state
-from dataprep_schemas.manifest import Unmatched
+from dataprep.tables.decisions import renamed_classes
+from dataprep_schemas.manifest import Decided, Manifest, Selected, Unmatched
 from dataprep_schemas.state import CommitRecord, ScanSummary
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ def open_images(
         what.cut,
         workspace.records if grown is None else None,
         raw.dataset.name_classes(what, names).identifiers if names else {},
+        {} if grown is None or (decided := decided_of(grown.manifest)) is None else decided.classes,
     )
 
 
@@ -161,6 +163,12 @@ class _Index:
             known, said = named.classes, named.reason
         if self.grown is None:
             return known, said
+        if (decided := decided_of(self.grown.manifest)) is not None:
+            # One that was emptied is there again once an image is of it.
+            there = dict(self.grown.manifest.classes).keys() | self.images.fresh_classes()
+            renamed = {old: new for old, new in decided.classes.items() if old in dict(known)}
+            known = [each for each in renamed_classes(known, renamed) if each[0] in there]
+            listed = False
         return _classes_of_all(self.grown, splits, known, listed=listed), ""
 
     def check(self) -> None:
@@ -173,8 +181,10 @@ class _Index:
         check_groups(images.database, self.raw.dataset.group)
         if grown is None:
             return
-        check_kept(images.database, sizes=self.request.recipe.keeps_bytes)
-        if images.summaries("kept") != grown.manifest.input:
+        decided, sizes = decided_of(grown.manifest), self.request.recipe.keeps_bytes
+        check_kept(images.database, sizes=sizes, labels=decided is None)
+        before = grown.manifest.input if decided is None else decided.input
+        if images.summaries("kept") != before:
             # The table does not have the sizes of rejected ones: any of them may be the cause.
             rejected = images.rejected_before()
             perhaps = f", perhaps of what was rejected ({some_of(rejected)})" if rejected else ""
@@ -227,7 +237,8 @@ def _classes_of_all(
         splits: those that there are now; a data set grows in the splits that it has.
         listed: whether a list says which classes there are; then it must say the same.
     """
-    before, known = grown.manifest.classes, grown.manifest.splits
+    before, decided = grown.manifest.classes, decided_of(grown.manifest)
+    known = grown.manifest.input if decided is None else decided.input
     if {*splits} != {*known}:
         raise DatasetError(
             f"{grown.out} has the splits {some_of(known)}, now there are {some_of(splits)}; "
@@ -248,6 +259,18 @@ def _classes_of_all(
             "use --overwrite; or let a webdataset grow, and make this of it",
         )
     return [*before, *new]
+
+
+def decided_of(manifest: Manifest) -> Decided | None:
+    """What was decided about the images of a data set; None if that is not all that was done.
+
+    Then the raw data that it comes from tells what it lacks.
+    """
+    for source in manifest.lineage[:1] if len(manifest.lineage) == 1 else ():
+        chosen = source.selected
+        if chosen is not None and chosen == Selected(decided=chosen.decided):
+            return chosen.decided if (source.sink, source.image) == (manifest.sink, None) else None
+    return None
 
 
 def cannot_grow(out: Path, why: str, instead: str) -> DatasetError:
