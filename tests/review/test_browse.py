@@ -19,6 +19,7 @@ from urllib.parse import urlencode
 import pytest
 from PIL import Image
 
+import dataprep
 from dataprep.errors import DataprepError, UsageError
 from dataprep.review.browse.marks import Marks
 from dataprep.review.browse.server import Server
@@ -421,3 +422,25 @@ def test_the_command_serves_until_ctrl_c(tiny: Made, cli: Cli, tmp_path: Path) -
     assert result.code == 130
     assert result.err.strip().endswith("stopped by SIGINT; every mark is written")
     assert "there is no column 'no'" in cli("browse", tiny.out, "--where", "no").error
+
+
+def test_select_applies_what_was_marked(
+    mine: Running, planted: Planted, cli: Cli, tmp_path: Path
+) -> None:
+    first, blank, narrow = (
+        row_of(mine, key) for key in ("c0/00.jpg", "c1/blank.jpg", "c1/narrow.jpg")
+    )
+    mine.mark([blank], "leave_out")
+    mine.mark([first, narrow], "label", value="c2")
+    mine.mark([narrow], "split", value="validation")
+    mine.mark([first], "note", note="a, b")
+    out = tmp_path / "cleaned"
+    result = cli("select", planted.out, "--to", out, "--decisions", mine.decisions)
+    assert result.code == 0, result
+    records = dataprep.sql(
+        out, "select key, split, classes from records where position is not null"
+    )
+    found = {one["key"]: (one["split"], one["classes"]) for one in records.to_pylist()}
+    assert len(found) == 43
+    assert found["c0/00.jpg"] == ("train", ["c2"])
+    assert found["c1/narrow.jpg"] == ("validation", ["c2"])
