@@ -26,7 +26,7 @@ from dataprep.errors import UsageError
 from dataprep.system.messages import printable, some_of
 from dataprep.system.regular_files import open_parquet, read_regular
 from dataprep.tables.database import rows, tables
-from dataprep.tables.decisions import raw_rows
+from dataprep.tables.decisions import DECIDED, raw_rows
 from dataprep_schemas.state import Assigned
 
 if TYPE_CHECKING:
@@ -145,13 +145,15 @@ def _keep(database: Database, cut: StratifiedCut, known: Path | None) -> Assigne
     database.execute('create temp table named (key text, split text, "group" text)')
     assigned = None
     for path in filter(None, (cut.kept, known)):
-        content, group = _assigned_before(path)
+        content, group, there = _assigned_before(path)
         if content is not None:
             database.register("content", content)
         table = tables([path]) if content is None else "content"
-        table = raw_rows(table) if path == known else table
+        if path == known:
+            table, there = raw_rows(table), "true"
         database.execute(
-            f"insert into named select key, split, {group} from {table} where split is not null"
+            f"insert into named select key, split, {group} from {table} "
+            f"where split is not null and {there}"
         )
         if path == cut.kept:
             assigned = _count_there(database)
@@ -190,8 +192,11 @@ def _count_there(database: Database) -> Assigned:
     return found
 
 
-def _assigned_before(path: Path) -> tuple[pa.Table | None, str]:
-    """What a table says, None if the database reads it itself; and its groups, in SQL."""
+def _assigned_before(path: Path) -> tuple[pa.Table | None, str, str]:
+    """What a table says, None if the database reads it itself; in SQL its groups, and which rows.
+
+    Of an image that was moved it has a row where it was, which says nothing here.
+    """
     import pyarrow as pa
     from pyarrow import csv
 
@@ -212,7 +217,9 @@ def _assigned_before(path: Path) -> tuple[pa.Table | None, str]:
     types = {name: schema.field(name).type for name in {"key", "split", "group"} & {*schema.names}}
     if not types.keys() >= {"key", "split"} or {*types.values()} - {pa.string(), pa.large_string()}:
         raise _unusable(path, f"its columns are {some_of(schema.names)}")
-    return content, '"group"' if "group" in types else "null"
+    decided = content is None and {"status", "reason"} <= {*schema.names}
+    there = f"({DECIDED} is not true)" if decided else "true"
+    return content, '"group"' if "group" in types else "null", there
 
 
 def _unusable(path: Path, what: str) -> UsageError:

@@ -133,7 +133,9 @@ def moved_reason(split: str) -> str:
     return f"'moved to ' || {split} || '{DECIDED_REASON}'"
 
 
-DECIDED: Final = f"(status = 'excluded' and ends_with(reason, '{DECIDED_REASON}'))"
+DECIDED: Final = (
+    f"(status::varchar = 'excluded' and ends_with(reason::varchar, '{DECIDED_REASON}'))"
+)
 """Of a row of such a table, as SQL: what decisions left out, or moved to another split."""
 
 

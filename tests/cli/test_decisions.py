@@ -239,6 +239,17 @@ def test_of_several_labels_one_is_taken_away(cli: Cli, raw: Raw, tmp_path: Path)
     assert manifest_of(tmp_path / "out")["classes"] == [["a", "a"], ["c", "c"]]
 
 
+def test_what_was_moved_stays_there_for_splits_from(cli: Cli, raw: Raw, tmp_path: Path) -> None:
+    flat = Raw(raw.path / "train", (*raw.options, "--fractions", "train=0.5,test=0.5"), "folder")
+    out, path = make(flat, tmp_path / "made").out, tmp_path / "d.csv"
+    first = keys_of(out)[0]
+    write_decisions(path, [Decision(first, "train", "split", "test")])
+    select(cli, out, "--to", tmp_path / "out", "--decisions", path)
+    again = make(flat, tmp_path / "again", "--splits_from", tmp_path / "out").out
+    assert {*keys_of(again, "test")} == {first, *keys_of(out, "test")}
+    assert "has all images already" in cli(*flat.command(tmp_path / "out", "--append")).out
+
+
 # --- a set that was cleaned grows ---
 
 

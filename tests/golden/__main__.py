@@ -100,6 +100,16 @@ def make(place: Path) -> None:
         for name in ("tfrecord", "webdataset"):
             shutil.copytree(outs / name, outs / f"{name}-appended")
             prepare(raw, outs / f"{name}-appended", "--sink", name, "--append")
+        lines = (
+            *("key,split,decision,value,who,note", "cat/0.jpg,train,leave_out,,me,"),
+            *("cat/1.jpg,train,label,dög,me,", "3.jpg,,note,,,", "class:dög,,label,dog,,"),
+            "dög/4.jpg,train,split,validation,,",
+        )
+        (raw.parent / "decisions.csv").write_text("\n".join(lines), "utf-8")
+        decided = outs / "decided"
+        words = ("--decisions", raw.parent / "decisions.csv", "--to", decided)
+        command("select", outs / "tfrecord", *words)
+        prepare(raw, decided, "--append")
         shutil.copytree(outs / "tfrecord-appended", outs / "compacted")
         command("compact", outs / "compacted")
         _keep(outs, place)
