@@ -170,19 +170,16 @@ class _Handler(BaseHTTPRequestHandler):
         found = next((value for name, _, value in cookies if name == self.server.cookie), "")
         known = self.server.knows(found)
         if not known:
-            self._refuse(
-                "no cookie: open the address that `dataprep browse` printed; it is good once"
-            )
+            self._refuse("the address that `dataprep browse` printed is good once; start it again")
         return known
 
     def _exchange(self, token: str) -> None:
-        session = self.server.session(token)
-        if session is None:
-            self._refuse("this address was used before; start `dataprep browse` again")
-            return
-        cookie = f"{self.server.cookie}={session}; HttpOnly; SameSite=Strict; Path=/"
         # No redirect: of an address that another site's page had, it would go without the cookie.
-        self._send(Answer(_ON), {"Set-Cookie": cookie})
+        if (session := self.server.session(token)) is not None:
+            cookie = f"{self.server.cookie}={session}; HttpOnly; SameSite=Strict; Path=/"
+            self._send(Answer(_ON), {"Set-Cookie": cookie})
+        elif self._is_known():  # who opened it opens it again
+            self._send(Answer(_ON))
 
     def _answer(self, answered: Any) -> Answer:
         try:
