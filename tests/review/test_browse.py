@@ -362,12 +362,17 @@ def test_marks_that_say_nothing_are_refused(mine: Running, data: object) -> None
     assert not mine.decisions.exists()
 
 
-def test_findings_are_shown_pair_beside_pair(mine: Running) -> None:
+def findings(mine: Running) -> str:
     for _ in range(600):
         page = mine.ask("/findings").text
         if "Looking for" not in page:
             break
         threading.Event().wait(0.1)
+    return page
+
+
+def test_findings_are_shown_pair_beside_pair(mine: Running) -> None:
+    page = findings(mine)
     rules = re.findall(r'href="/findings\?rule=([a-z-]+)"', page)
     assert {"leak", "near-leak", "conflict", "blank"} <= {*rules}
     leak = mine.ask("/findings?rule=leak").text
@@ -375,6 +380,13 @@ def test_findings_are_shown_pair_beside_pair(mine: Running) -> None:
     assert "255 bits differ" in mine.ask("/findings?rule=near-leak").text
     for rule in rules:
         assert mine.ask(f"/findings?rule={rule}&page=7").status == 200
+    assert "contradict" not in page
+    mine.decisions.write_text(
+        "key,split,decision,value,who,note\nc0/00.jpg,train,label,c1,jd,\n"
+        "c0/00.jpg,train,label,c2,mm,\n"
+    )
+    said = "train/c0/00.jpg: label c1 (jd), label c2 (mm)"
+    assert f"<li>{said}</li>" in findings(mine)
 
 
 def test_files_that_cannot_be_of_marks_are_refused(planted: Planted, tmp_path: Path) -> None:

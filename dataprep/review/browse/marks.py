@@ -9,7 +9,14 @@ from threading import RLock
 from typing import Final, TypeAlias
 
 from dataprep.errors import UsageError
-from dataprep.tables.decisions import Decision, Kind, read_decisions, write_decisions
+from dataprep.tables.decisions import (
+    Decision,
+    Kind,
+    conflicts,
+    describe_conflict,
+    read_decisions,
+    write_decisions,
+)
 
 Image: TypeAlias = tuple[str, str]
 """Split and key."""
@@ -68,6 +75,16 @@ class Marks:
             for split, key in images
             if key in by_key
         }
+
+    def contradictions(self) -> list[str]:
+        """Where people say different things, a line each, with who said what.
+
+        Raises:
+            UsageError: the file cannot be read.
+        """
+        with self._lock:
+            self._read()
+            return [describe_conflict(one) for one in conflicts(self._found)]
 
     def mark(self, images: Sequence[Image], kind: Kind, value: str = "", note: str = "") -> None:
         """Decide about images, and write that down.

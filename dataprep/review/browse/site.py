@@ -209,7 +209,7 @@ class Browser:
         name = words.get("rule", "")
         entry = next((it for it in self._lint.found if it.rule == name), None)
         if entry is None:
-            return told
+            return {**told, "contradictions": self._marks.contradictions()}
         page, pages = _page_of(words, len(entry.findings), FINDINGS)
         some = entry.findings[(page - 1) * FINDINGS : page * FINDINGS]
         stored = {it for one in some for it in one.images[:ALIKE]} & self._lint.rows.keys()
