@@ -15,7 +15,8 @@ import io
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, get_args
 
@@ -26,6 +27,7 @@ from dataprep.system.regular_files import open_parquet, read_regular
 
 COLUMNS: Final = ("key", "split", "decision", "value", "who", "note")
 Kind: TypeAlias = Literal["leave_out", "label", "split", "sure", "note"]
+_cells_of: Final = attrgetter(*COLUMNS)  # of a decision
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
 # Of an image in the table of records of a data set that decisions were applied to.
@@ -72,7 +74,7 @@ class Decision:
             raise ValueError("no value, expected the split in which the image belongs")
         if self.of_class is not None and self.decision not in ("label", "note"):
             raise ValueError(f"{self.decision} of a class, expected label or note")
-        for cell in astuple(self):
+        for cell in _cells_of(self):
             if "\0" in cell or not _encodes(cell):
                 raise ValueError(f"{_said(cell)}, expected text")
 
@@ -124,7 +126,7 @@ def write_decisions(path: Path, decisions: Iterable[Decision]) -> None:
     Raises:
         UsageError: the file cannot be written.
     """
-    lines = [",".join(map(_quoted, cells)) for cells in (COLUMNS, *map(astuple, decisions))]
+    lines = [",".join(map(_quoted, cells)) for cells in (COLUMNS, *map(_cells_of, decisions))]
     write_beside(path, "\n".join([*lines, ""]).encode(), "choose another file for the decisions")
 
 

@@ -107,8 +107,8 @@ def make(place: Path) -> None:
         )
         (raw.parent / "decisions.csv").write_text("\n".join(lines), "utf-8")
         decided = outs / "decided"
-        words = ("--decisions", raw.parent / "decisions.csv", "--to", decided)
-        command("select", outs / "tfrecord", *words)
+        file = raw.parent / "decisions.csv"
+        command("select", outs / "tfrecord", "--decisions", file, "--to", decided)
         prepare(raw, decided, "--append")
         shutil.copytree(outs / "tfrecord-appended", outs / "compacted")
         command("compact", outs / "compacted")
