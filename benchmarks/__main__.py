@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks import (
+    browsing,
     feed,
     formats,
     peers,
@@ -39,6 +40,7 @@ QUESTIONS: dict[str, Callable[[Setting], Sequence[Row | Sheet]]] = {
     "feed": feed.measure,
     "staging": staging.measure,
     "remote": remote.measure,
+    "browse": browsing.measure,
 }
 _WORK = "dataprep-benchmarks"
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     )
     from dataprep.api.progress import Progress as Progress
     from dataprep.api.review import Linted as Linted
-    from dataprep.api.review import card, lint, report, sql
+    from dataprep.api.review import browse, card, lint, report, sql
     from dataprep.formats.example import Example
     from dataprep.jobs.preparing.dry_run import Plan as Plan
     from dataprep.jobs.running.status import JobStatus as JobStatus
@@ -45,6 +45,7 @@ __all__ = [
     "Records",
     "SealedSet",
     "__version__",
+    "browse",
     "card",
     "chestxray14",
     "compact",
@@ -79,7 +80,7 @@ _WHERE: Final = {
     "Example": "dataprep.formats.example",
     "JobStatus": "dataprep.jobs.running.status",
     "Plan": "dataprep.jobs.preparing.dry_run",
-    **dict.fromkeys(("Linted", "card", "lint", "report", "sql"), "dataprep.api.review"),
+    **dict.fromkeys(("Linted", "browse", "card", "lint", "report", "sql"), "dataprep.api.review"),
     "Progress": "dataprep.api.progress",
     "Pushed": "dataprep.staging.push",
     "mix": "dataprep.training.mixture",

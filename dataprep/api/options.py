@@ -128,6 +128,38 @@ class Reporting:
     seed: int = option("Random seed that chooses the images.", 0, metavar="N", least=0)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Browsing:
+    """What ``browse`` begins with, where marks go, and whose they are."""
+
+    where: str | None = option(
+        "Begin with the images that meet this condition, SQL on the columns of records.parquet.",
+        None,
+        metavar="SQL",
+    )
+    decisions: Path | None = option(
+        "CSV file of marks, which may be there; not in OUT. [default: decisions.csv]",
+        None,
+        metavar="FILE",
+        place="file",
+    )
+    who: str | None = option(
+        "Name of the person who marks. [default: the name of this user]", None, metavar="NAME"
+    )
+    port: int = option(
+        "Port to listen on. [default: any that is free]",
+        0,
+        metavar="N",
+        least=0,
+        most=65535,
+        shown=False,
+    )
+    near: bool | None = option(
+        "Whether findings include nearly the same images. [default: up to 400,000 images]", None
+    )
+    open: bool = option("Open the page in a browser.", False)
+
+
 def chosen_striping(values: Mapping[str, Any]) -> Striping:
     """What the Lustre options say; by default automatic, and silent where there is no Lustre."""
     count, pool = values["lustre_stripe"], values["lustre_pool"]

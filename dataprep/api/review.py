@@ -5,13 +5,14 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from dataprep.api.places import located
-from dataprep.api.progress import Tell, told
+from dataprep.api.progress import Display, Tell, told
 from dataprep.options import StrPath
 from dataprep.remote.store import address_of
 from dataprep.sealed.set import SealedSet
@@ -178,6 +179,53 @@ def card(
     for path, text in zip(paths, texts, strict=True):
         write_beside(path, text.encode(), "mend that and run the same command again")
     return paths
+
+
+def browse(
+    out: StrPath,
+    *,
+    where: str | None = None,
+    decisions: StrPath = "decisions.csv",
+    who: str | None = None,
+    port: int = 0,
+    near: bool | None = None,
+    open: bool = False,  # noqa: A002  # the option's name
+    progress: Tell | None = None,
+) -> None:
+    """Show a finished data set in a browser of this machine, to look, ask and mark, until Ctrl-C.
+
+    A message of `progress` has the address: of the loopback interface, good once.
+
+    Args:
+        where: begin with the images that meet this condition in SQL.
+        decisions: the file of marks, a CSV, which may be there; not in `out`.
+        who: the person who marks; None: this user.
+        port: to listen on; 0: any that is free.
+        near: whether findings include nearly the same images; None: if there are at most 400,000.
+        open: whether to open the page in a browser.
+
+    Raises:
+        DatasetError: there is no intact manifest, or only a part of the data set.
+        UsageError: the condition, the file, the name or the port cannot be used, or Jinja2 is not
+            installed.
+    """
+    from dataprep.api.options import Browsing
+    from dataprep.api.parameters import options
+    from dataprep.review.browse.site import opened_in_browser, serve
+
+    given = {"where": where, "decisions": decisions, "who": who, "port": port, "open": open}
+    values = options("dataprep browse", Browsing).settle({**given, "near": near})
+    shown = values.pop("open")
+    # Somebody has to see the address.
+    with told(progress or Display()) as reporter, ExitStack() as at_end:
+
+        def ready(address: str, marks: Path, by: str) -> None:
+            reporter.line(f"marks of {printable(by) or 'nobody named'} go into {marks}")
+            reporter.line(f"open {address} (good once); Ctrl-C ends it")
+            if shown:
+                at_end.enter_context(opened_in_browser(address))
+
+        serve(SealedSet.read(located(out)), **values, ready=ready)
 
 
 def _beside(out: StrPath) -> Path:

@@ -42,6 +42,7 @@ _DATASETS = {
     "shards": "Prepare what others have packed: WebDataset, Parquet, TFRecord, RecordIO, MDS.",
 }
 _COMMANDS = {
+    "browse": "Look at a data set in a browser, ask it, and mark images.",
     "card": "Write a card for catalogues: Croissant and the Hugging Face hub.",
     "compact": "Rebalance a data set extended with --append.",
     "convert": "Convert a finished data set to another format.",
@@ -65,7 +66,7 @@ _COMMANDS = {
 # Where a command is, if not in a module of its own name.
 _MODULES = {
     **dict.fromkeys(("compact", "convert", "select"), "sets"),
-    **dict.fromkeys(("card", "lint", "preview", "report"), "review"),
+    **dict.fromkeys(("browse", "card", "lint", "preview", "report"), "review"),
     **dict.fromkeys(("diff", "status", "verify"), "checks"),
     "sinks": "doctor",
     "sql": "inspect",

@@ -1,4 +1,4 @@
-"""Commands that look at a finished data set: ``lint``, ``report``, ``preview`` and ``card``."""
+"""``lint``, ``report``, ``browse``, ``preview`` and ``card``, which look at a finished data set."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 import click
 
-from dataprep.api.options import Linting, Reporting
+from dataprep.api.options import Browsing, Linting, Reporting
 from dataprep.api.places import located
-from dataprep.api.review import Linted, card, comma_separated, lint, report
+from dataprep.api.review import Linted, browse, card, comma_separated, lint, report
 from dataprep.cli.options import given, number, own, shown
 from dataprep.cli.output import PATH, PLACE, json_option, say, show
 from dataprep.cli.signals import watched
@@ -108,6 +108,24 @@ def report_command(out: Path | str, **options: Any) -> None:
     with watched("nothing was changed") as display:
         path = report(out, progress=display, **options)
     say(path)
+
+
+@click.command(
+    "browse",
+    params=[
+        click.Argument(["out"], type=PLACE),
+        *shown(options_of(Browsing)),
+    ],
+)
+def browse_command(out: Path | str, **options: Any) -> None:
+    """Look at a data set in a browser, ask it, and mark images: leave out, label, split, sure.
+
+    Marks are written at once into a CSV, for select --decisions. The page is this machine's and
+    this user's alone: it prints an address that is good once. Needs the extra report.
+    """
+    options = given(click.get_current_context(), options)
+    with watched("every mark is written") as display:
+        browse(out, progress=display, **options)
 
 
 @click.command(

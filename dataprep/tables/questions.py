@@ -24,6 +24,7 @@ from dataprep_schemas.fields import UNCERTAIN
 from dataprep_schemas.tables import RECORDS
 
 if TYPE_CHECKING:
+    import duckdb
     import numpy as np
     import pyarrow as pa
     from numpy.typing import NDArray
@@ -104,8 +105,12 @@ def chosen_rows(
     sample: Fraction | None,
     stratify: bool,
     seed: int,
+    label: int | None = None,
+    equal: tuple[str, str] | None = None,
+    order: str | None = None,
+    descending: bool = False,
 ) -> NDArray[np.int64]:
-    """Numbers of the rows of a table that are chosen, ascending.
+    """Numbers of the rows of a table that are chosen, ascending, or in the order of a column.
 
     Args:
         rows: those of the split.
@@ -113,9 +118,12 @@ def chosen_rows(
         sample: only this share of what the condition leaves; see `sampled`.
         stratify: of every label, or set of labels.
         seed: of the hashes, the set's own.
+        label: only images of this class.
+        equal: only where this column has this value, as text.
+        order: the column to sort by; what has no value in it comes last.
 
     Raises:
-        UsageError: the condition is none, or is wrong.
+        UsageError: the condition is none, or is wrong; or there is no such column.
         DatasetError: the table is damaged.
     """
     import numpy as np
@@ -131,12 +139,29 @@ def chosen_rows(
         found = database.view("numbered")
         if where is not None:
             found = found.filter(duckdb.SQLExpression(where))
+        if label is not None:
+            labels = duckdb.ColumnExpression("labels")
+            has = duckdb.FunctionExpression("list_contains", labels, _constant(label))
+            found = found.filter(has)
+        if equal is not None:
+            column = duckdb.ColumnExpression(equal[0]).cast("varchar")
+            found = found.filter(column == _constant(equal[1]))
         if sample is not None:
-            found.project(f"{_ROW}, split, key, labels").create_view("left over")
+            kept = dict.fromkeys([_ROW, "split", "key", "labels", order or _ROW])
+            found.project(column_list(kept)).create_view("left over")
             query, values = sampled(sample, '"left over"', seed, stratify=stratify)
             found = database.sql(query, params=values)
+        if order is not None:
+            way = "desc" if descending else "asc"
+            found = found.order(f"{identifier(order)} {way} nulls last, {_ROW}")
         numbers: NDArray[np.int64] = found.project(_ROW).fetchnumpy()[_ROW]
-    return np.sort(numbers)
+    return np.sort(numbers) if order is None else numbers
+
+
+def _constant(value: object) -> duckdb.Expression:
+    import duckdb
+
+    return duckdb.ConstantExpression(value)
 
 
 def sampled(
