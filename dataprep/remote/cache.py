@@ -21,6 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from itertools import chain
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -179,10 +180,10 @@ def cached(address: str, top: Path | None = None, most: int | None = None) -> Pa
         place.mkdir(mode=0o700, exist_ok=True)
         (top / _ROOM).touch(mode=0o600)
         origin = proof_of(_proven(place, address, most)), address, most
-        write_durably(place / _ORIGIN, msgspec.json.encode(origin), flush=False)
-        cache = Cache(place, address, most)
-        with cache.held([manifest.records_table]):
-            write_durably(place / MANIFEST, data)
+        with _alone(place):
+            write_durably(place / _ORIGIN, msgspec.json.encode(origin), flush=False)
+            with Cache(place, address, most).held([manifest.records_table]):
+                write_durably(place / MANIFEST, data)
     except OSError as error:
         raise DatasetError(
             f"{printable(str(error.filename or top))}: {refusal(error)}; choose another cache, "
@@ -190,6 +191,19 @@ def cached(address: str, top: Path | None = None, most: int | None = None) -> Pa
         ) from error
     cache_at.cache_clear()
     return place
+
+
+@contextmanager
+def _alone(place: Path) -> Iterator[None]:
+    """Be the only one that writes what says of what the cache is; what killed ones left goes."""
+    locks = _open_locks(place)
+    try:
+        _lock(locks, MANIFEST, fcntl.F_WRLCK)
+        for left in chain(*(place.glob(f".{it}.*{PARTIAL}") for it in (MANIFEST, _ORIGIN))):
+            left.unlink(missing_ok=True)
+        yield
+    finally:
+        os.close(locks)
 
 
 def look(store: Store, *, path: str, sha256: str, hashed: bool) -> bytes:

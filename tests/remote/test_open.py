@@ -194,6 +194,18 @@ def test_killed_readers_leave_a_cache_that_others_use(
     assert everything(ours) == everything(dataprep.open(out, "train"))
 
 
+def test_what_a_killed_reader_began_to_write_goes(out: Path, address: str, tmp_path: Path) -> None:
+    dataprep.open(address, "train", cache=tmp_path / "cache").close()
+    (place,) = (path.parent for path in tmp_path.glob("cache/*/manifest.json"))
+    names = ("manifest.json", ".dataprep-bucket.json")
+    left = [place / f".{name}.0123abcd.partial" for name in names]
+    for path in left:
+        path.write_bytes(b"{")
+    again = dataprep.open(address, "train", cache=tmp_path / "cache")
+    assert everything(again) == everything(dataprep.open(out, "train"))
+    assert not any(path.exists() for path in left)
+
+
 def test_commands_on_a_bucket(
     out: Path, address: str, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -236,7 +236,7 @@ def test_the_command_says_what_it_did(bucket: Any, out: Path, cli: Cli) -> None:
     done = cli("push", out, f"s3://{bucket.name}/sets/one")
     assert done.code == 0
     assert "uploaded 8 of them" in done.out
-    assert cli("push", out, "nowhere").code == 2
+    assert cli("push", out, "nowhere://x").code == 2
 
 
 def test_a_push_of_a_grown_set_may_end_anywhere(
