@@ -10,6 +10,7 @@ from PIL import Image
 
 import dataprep
 from dataprep.datasets.folder.dataset import Folder
+from dataprep.datasets.folder.yolo import read_yolo
 from dataprep.errors import SourceError
 from tests.datasets.test_folder_annotated import images, tree
 
@@ -80,6 +81,14 @@ def test_boxes_are_of_the_upright_picture(tmp_path: Path) -> None:
         assert [tuple(box) for box in one.upright_boxes] == [(0, 0, 1, 0.5)]
 
 
+def test_labels_are_beside_a_link_and_not_beside_what_it_leads_to(tmp_path: Path) -> None:
+    raw = tree(tmp_path / "raw", *COCO8, *images("all", "a.jpg"))
+    (raw / "images/train/a.jpg").unlink()
+    (raw / "images/train/a.jpg").symlink_to("../../all/a.jpg")
+    found = read_yolo(raw, Path("data.yaml"))
+    assert [(it.names[0], len(it.boxes)) for it in found.images[:1]] == [("images/train/a.jpg", 2)]
+
+
 def test_a_changed_label_is_noticed(tmp_path: Path) -> None:
     raw = tree(tmp_path / "raw", *COCO8)
     dataset = Folder(listing="data.yaml")
@@ -110,6 +119,8 @@ def test_a_changed_label_is_noticed(tmp_path: Path) -> None:
         ("data.yaml", "names: [a]\ntrain: /etc\n", "train is /etc, which is not below"),
         ("data.yaml", "train: images\n", "is no data.yaml of YOLO's: .*names"),
         ("data.yaml", "names: [", "is no data.yaml of YOLO's"),
+        ("data.yaml", "#" * (1 << 20) + "\n", "data.yaml has 1,048,577 bytes; expected"),
+        ("data.yaml", "names: [a]\ntrain: train.txt\n", "train is train.txt, which is not below"),
     ],
 )
 def test_what_is_wrong_is_one_line(name: str, text: str, message: str, tmp_path: Path) -> None:

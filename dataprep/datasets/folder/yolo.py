@@ -8,6 +8,7 @@ in ``…/labels/x.txt``; without such a file a picture shows nothing.
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -101,9 +102,13 @@ def _decoded(path: Path, place: str) -> _Data:
         text = read_regular(path)
     except OSError as error:
         raise unreadable(str(path), error) from error
+    if len(text) > _LONGEST:  # which would take minutes to parse
+        raise SourceError(
+            f"{place} has {len(text):,} bytes; expected a data.yaml of YOLO's, of {_LONGEST:,} at "
+            "most; correct the file"
+        )
     try:
-        # More would take minutes to parse.
-        return msgspec.convert(yaml.safe_load(text[:_LONGEST]), _Data)
+        return msgspec.convert(yaml.safe_load(text), _Data)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         said = " ".join(str(error).split())
         raise SourceError(
@@ -143,14 +148,14 @@ def _below(raw: Path, place: Path) -> Iterator[str]:
         ]
     else:
         paths = [place.parent / line.strip() for line in read_lines(place).values()]
-    inside = [within(raw, path) for path in paths]
-    if None in inside:
-        outside = [str(path) for path, it in zip(paths, inside, strict=True) if it is None]
+    # By their names alone: a link's labels are beside the link.
+    inside = sorted(os.path.relpath(path, raw) for path in paths)
+    if outside := [path for path in inside if path.partition("/")[0] == ".."]:
         raise SourceError(
             f"{printable(place.name)}: {some_of(outside)} not below the raw directory; correct the "
             "list"
         )
-    yield from sorted(it.as_posix() for it in inside if it is not None)
+    yield from inside
 
 
 def _labels(raw: Path, image: str) -> tuple[dict[int, str], tuple[float, float] | None]:
