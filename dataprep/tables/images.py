@@ -25,7 +25,7 @@ from dataprep.tables.folds import number_folds
 from dataprep.tables.label_sets import number_label_sets, rename_labels
 from dataprep.tables.records import RecordsTable
 from dataprep.tables.rules import check_listed_once
-from dataprep_schemas.fields import Fields
+from dataprep_schemas.fields import Fields, named
 from dataprep_schemas.manifest import Input, Unmatched
 from dataprep_schemas.state import Assigned, ExcludedNames
 from dataprep_schemas.tables import ORDER
@@ -273,6 +273,12 @@ class Images(AbstractContextManager["Images"]):
         database.execute(query + _JOINED.format(columns=f"{of_list}, {of_place}"))
         values = {**self._wanted, "cut": self.cut is not None}
         database.execute(_UNMATCHED + _UNMATCHED_JOINED, values)
+
+    @property
+    def are_alone(self) -> bool:
+        """Whether the parts of the index alone say of every image all that there is to say."""
+        others = (self.exclude, self.known, self.folds, self.cut, named(self.fields, "box_labels"))
+        return not (self._has_lists or self.identifiers or any(others))
 
     @property
     def _has_lists(self) -> bool:

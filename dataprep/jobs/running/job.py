@@ -30,9 +30,12 @@ from dataprep_schemas.manifest import Input, Shuffle, SinkConfig, SplitName
 from dataprep_schemas.state import CommitRecord
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pyarrow as pa
 
     from dataprep.tables.database import Database
+    from dataprep.tables.order_parts import Sort
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -229,15 +232,35 @@ class Job:
             if not order_is_current(order, split.name, token):
                 write_order(order, ordered(split), split.name, split.images, split.shards, token)
 
-    def shuffle(self, token: str, database: Database, columns: str, seed: int) -> None:
+    def shuffle(
+        self,
+        token: str,
+        database: Database,
+        columns: str,
+        seed: int,
+        *,
+        index: Sequence[Path] = (),
+        sort: Callable[[Sort], None] | None = None,
+    ) -> None:
         """Put the images in order as each split is shuffled.
 
         Args:
             database: the images, as `dataprep.tables.order.shuffled` takes them.
             columns: what is kept of them, as SQL.
+            index: where all of them are; empty if more than one table says which they are.
+            sort: has workers do a step of putting very many in order.
         """
-        from dataprep.tables.order import shuffled
+        from dataprep.tables.order import order_is_current, shuffled
+        from dataprep.tables.order_parts import Sort, ranges_for, slices_of, write_order_in_parts
 
+        slices = slices_of(index) if sort is not None else ()
+        for it in self.splits if slices and sort is not None else ():
+            ranges = ranges_for(it.images, it.shards, len(slices))
+            order = self.workspace.order
+            if ranges and not order_is_current(order, it.name, token):
+                about = (it.name, it.images, it.shards, it.shuffle, seed, token, columns)
+                first = Sort(self.workspace.private, *about, slices, ranges)
+                write_order_in_parts(database, order, first, sort)
         self.put_in_order(
             token,
             lambda it: shuffled(database, it.name, it.images, it.shards, it.shuffle, seed, columns),
