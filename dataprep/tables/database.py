@@ -31,7 +31,11 @@ Database: TypeAlias = "duckdb.DuckDBPyConnection"
 
 @contextmanager
 def open_database(
-    directory: Path | None, files: Sequence[Path] = (), *, rows: int = 0, ordered: bool = False,
+    directory: Path | None,
+    files: Sequence[Path] = (),
+    *,
+    rows: int = 0,
+    ordered: bool = False,
     threads: int | None = None,
 ) -> Iterator[Database]:
     """An empty database in memory, which writes what does not fit there into files.

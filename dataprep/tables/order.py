@@ -18,8 +18,9 @@ there is no random generator, only a hash of the image's key: MD5, which the dat
 number; that it is no proof against forgery does not matter here.
 
 On disk it is a table in blocks of at most 65,536 rows, ``order/train-00000.parquet`` and so on, and
-a state file with the end and the hash of each block. So a worker reads, and checks, one or two megabytes to know what
-is in its shard, whatever the size of the data set.
+a state file with the end and the hash of each block. So a worker reads, and checks, one or two
+megabytes to know what is in its shard, whatever the size of the data set. Of very many images it is
+made in parts, by workers: `dataprep.tables.order_parts`.
 """
 
 from __future__ import annotations

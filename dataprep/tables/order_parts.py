@@ -34,7 +34,7 @@ from pyarrow import parquet
 from dataprep.errors import PipelineError
 from dataprep.system.durable_files import partial_path, storage_error, whole
 from dataprep.system.state_files import read_state, write_state
-from dataprep.tables.database import Database, make_table, open_database
+from dataprep.tables.database import Database, make_table, open_database, tables
 from dataprep.tables.images import HASH
 from dataprep.tables.order import block_path, state_path, write_blocks
 from dataprep_schemas.manifest import Shuffle
@@ -47,6 +47,7 @@ _PART: Final = 1 << 20  # images
 _PART_BYTES: Final = 256 << 20  # of the index, as far as it says how large it is in memory
 _MOST: Final = 256  # parts of a step: each reads a row group of every file of the step before
 _LARGEST: Final = 8  # times as many images as a part should have: then shards are too few
+_WHOLE: Final = 1 << 60  # rows
 _SAMPLE: Final = 64  # keys a part, of which the ranges of keys are made
 
 Step: TypeAlias = Literal["scatter", "rank", "gather"]
@@ -57,13 +58,15 @@ _SETS: Final = (
 )
 # No attribute can be called so.
 _SCATTERED: Final = f"""
-select {{columns}}, "#category", ("#hash" // 18446744073709551616)::ubigint as "#upper",
+select {{columns}}, "#category", ("#hash" >> 64)::ubigint as "#upper",
     ("#hash" & 18446744073709551615)::ubigint as "#lower"
 from (
     select found.*, label_sets.numbers, label_sets.category as "#category", {HASH} as "#hash"
-    from found join label_sets using (split, labels) where status = 'image' and split = $split
+    from ({{found}}) as found join label_sets using (split, labels)
+    where status = 'image' and split = $split
 )
 """
+_FOUND: Final = "from {table} where file_row_number between {first} and {last}"
 _KEYS: Final = """
 select key from chosen where split = $split using sample reservoir({size} rows) repeatable (0)
 """
@@ -71,10 +74,11 @@ select key from chosen where split = $split using sample reservoir({size} rows) 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Some row groups of a part of the index."""
+    """Parts of the index, or one of which it has only some rows: those of whole row groups."""
 
-    path: Path
-    groups: tuple[int, ...]
+    paths: tuple[Path, ...]
+    first: int = 0
+    last: int = _WHOLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,20 +127,27 @@ class Sort:
 def slices_of(paths: Sequence[Path], rows: int = _PART) -> tuple[tuple[Slice, ...], ...]:
     """The parts of the index, in slices of about so many rows."""
     found: list[tuple[Slice, ...]] = []
+    whole: list[Path] = []  # of the slice that is being filled, as is `some`
     some: list[Slice] = []
     images = size = 0
     for path in paths:
-        groups: list[int] = []
         metadata = parquet.read_metadata(path)
+        first = last = 0
         for number in range(metadata.num_row_groups):
-            groups.append(number)
-            images += metadata.row_group(number).num_rows
-            size += metadata.row_group(number).total_byte_size
+            group = metadata.row_group(number)
+            last += group.num_rows
+            images += group.num_rows
+            size += group.total_byte_size
             if images >= rows or size >= _PART_BYTES:
-                found.append((*some, Slice(path, tuple(groups))))
-                some, groups, images, size = [], [], 0, 0
-        some += [Slice(path, tuple(groups))] * bool(groups)
-    return (*found, *([tuple(some)] if some else []))
+                some.append(Slice((path,), first, last - 1))
+                found.append((Slice(tuple(whole)), *some) if whole else tuple(some))
+                whole, some, first, images, size = [], [], last, 0, 0
+        if first:
+            some += [Slice((path,), first)] * (last > first)
+        else:
+            whole.append(path)
+    rest = [Slice(tuple(whole))] * bool(whole) + some
+    return (*found, tuple(rest)) if rest else tuple(found)
 
 
 def ranges_for(images: int, shards: int, slices: int) -> int:
@@ -275,14 +286,17 @@ def _scatter(sort: Sort, number: int) -> None:
 
 def _scattered(sort: Sort, sets: pa.Table, number: int) -> pa.Table:
     """The images of some slices of the index."""
-    read = [_row_groups(part.path, part.groups) for part in sort.slices[number]]
-    with open_database(None, threads=1) as database:
+    slices = sort.slices[number]
+    found = " union all ".join(
+        _FOUND.format(table=tables(it.paths, numbered=True), first=it.first, last=it.last)
+        for it in slices
+    )
+    query = _SCATTERED.format(columns=sort.columns, found=found)
+    values = {"split": sort.split, "seed": sort.seed}
+    files = [path for it in slices for path in it.paths]
+    with open_database(None, files, threads=1) as database:
         make_table(database, "label_sets", sets)
-        database.register("found", pa.concat_tables(read))
-        query = _SCATTERED.format(columns=sort.columns)
-        return database.sql(
-            query, params={"split": sort.split, "seed": sort.seed}
-        ).to_arrow_table()
+        return database.sql(query, params=values).to_arrow_table()
 
 
 def _rank(sort: Sort, number: int) -> None:

@@ -1,6 +1,6 @@
-"""How a job runs on Beam: what changed is scanned, very many images are put in order, and shards are
-written, in rounds.
+"""How a job runs on Beam: what changed is scanned, and shards are written, in rounds.
 
+Between the two, very many images are put in order in parts, which are elements like the others.
 A shard that fails does not stop the others, on any engine: what fails for a passing reason, a file
 system that hiccups or a bad node, succeeds in a later round, perhaps elsewhere. What the launcher
 sees of it comes from commit records, never from Beam's metrics: the same on every engine.
