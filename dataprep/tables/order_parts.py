@@ -48,6 +48,7 @@ _PART_BYTES: Final = 256 << 20  # of the index, as far as it says how large it i
 _MOST: Final = 256  # parts of a step: each reads a row group of every file of the step before
 _LARGEST: Final = 8  # times as many images as a part should have: then shards are too few
 _WHOLE: Final = 1 << 60  # rows
+_DOING: Final = "putting images in order"
 _SAMPLE: Final = 64  # keys a part, of which the ranges of keys are made
 
 Step: TypeAlias = Literal["scatter", "rank", "gather"]
@@ -124,8 +125,9 @@ class Sort:
         return self.directory / f"{step}-{number:05d}"
 
 
-def slices_of(paths: Sequence[Path], rows: int = _PART) -> tuple[tuple[Slice, ...], ...]:
-    """The parts of the index, in slices of about so many rows."""
+def slices_of(paths: Sequence[Path], rows: int = 0) -> tuple[tuple[Slice, ...], ...]:
+    """The parts of the index, in slices of about so many rows; 0: as many as are quickly done."""
+    rows = rows or _PART
     found: list[tuple[Slice, ...]] = []
     whole: list[Path] = []  # of the slice that is being filled, as is `some`
     some: list[Slice] = []
@@ -187,8 +189,6 @@ def write_order_in_parts(
             sort.path("scatter", number).unlink()
         make(replace(sort, step="gather"))
         _deliver(sort, final)
-    except (OSError, pa.ArrowException) as error:
-        raise storage_error(error, sort.directory.parent, "putting images in order") from error
     finally:
         # A worker elsewhere that was taken for dead may still write there; what it leaves is swept.
         shutil.rmtree(sort.directory, ignore_errors=True)
@@ -207,7 +207,10 @@ def _counted(sort: Sort, number: int) -> list[int]:
     path = sort.path("scatter", number)
     if not path.exists():
         raise _not_made(sort)
-    metadata = parquet.read_metadata(path)
+    try:
+        metadata = parquet.read_metadata(path)
+    except pa.ArrowException as error:
+        raise storage_error(error, sort.directory.parent, _DOING) from error
     return [metadata.row_group(group).num_rows for group in range(sort.ranges)]
 
 
@@ -243,19 +246,25 @@ def _not_made(sort: Sort) -> PipelineError:
 
 
 def make_part(sort: Sort, number: int) -> None:
-    """Do a part of a step, unless that was done; at the same time elsewhere, if need be.
+    """Do a part of a step, unless that was done; at the same time as somebody else, if need be.
 
     Raises:
         SinkError: a file cannot be read or written.
     """
-    path = sort.path(sort.step, number)
-    if (state_path(path, sort.split) if sort.step == "gather" else path).exists():
+    if _is_made(sort, number):
         return
     do = {"scatter": _scatter, "rank": _rank, "gather": _gather}[sort.step]
     try:
         do(sort, number)
     except (OSError, pa.ArrowException) as error:
-        raise storage_error(error, sort.directory.parent, "putting images in order") from error
+        # Who is slow and was taken for dead may find that others have finished, and tidied up.
+        if sort.directory.exists() and not _is_made(sort, number):
+            raise storage_error(error, sort.directory.parent, _DOING) from error
+
+
+def _is_made(sort: Sort, number: int) -> bool:
+    path = sort.path(sort.step, number)
+    return (state_path(path, sort.split) if sort.step == "gather" else path).exists()
 
 
 def _scatter(sort: Sort, number: int) -> None:

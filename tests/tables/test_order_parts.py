@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
+from dataprep.errors import PipelineError, SinkError
 from dataprep.rows import Row, Scanned
 from dataprep.tables.order import (
     order_columns,
@@ -17,7 +21,7 @@ from dataprep.tables.order import (
     shuffled,
     write_order,
 )
-from dataprep.tables.order_parts import Sort, make_part, slices_of, write_order_in_parts
+from dataprep.tables.order_parts import Slice, Sort, make_part, slices_of, write_order_in_parts
 from dataprep_schemas.manifest import Shuffle
 from tests.tables.conftest import Find, row
 
@@ -47,7 +51,7 @@ def blocks_of(directory: Path, split: str, shards: int) -> list[pa.Table]:
 
 
 @pytest.mark.parametrize(
-    "seeds", [range(3), pytest.param(range(3, 60), marks=pytest.mark.thorough)]
+    "seeds", [range(3), pytest.param(range(3, 30), marks=pytest.mark.thorough)]
 )
 def test_it_is_the_same_in_any_number_of_parts(find: Find, tmp_path: Path, seeds: range) -> None:
     for seed in seeds:
@@ -81,4 +85,70 @@ def steps(generator: random.Random, sort: Sort) -> None:
     numbers = [*range(sort.parts), 0]
     generator.shuffle(numbers)
     for number in numbers:
+        make_part(sort, number)
+
+
+def test_large_units_are_cut_and_small_ones_put_together(tmp_path: Path) -> None:
+    paths = []
+    for number, groups in enumerate([(3, 3, 1), (2,), (1,), (9,), ()]):
+        paths.append(tmp_path / str(number))
+        with parquet.ParquetWriter(paths[-1], pa.schema({"n": pa.int8()})) as file:
+            for size in groups:
+                file.write_table(pa.table({"n": pa.array(range(size), pa.int8())}))
+    one, two, three, four, five = paths
+    assert slices_of(paths, 6) == (
+        (Slice((one,), 0, 5),),
+        (Slice((two, three)), Slice((one,), 6), Slice((four,), 0, 8)),
+        (Slice((five,)),),
+    )
+
+
+@pytest.fixture
+def sort(find: Find, tmp_path: Path) -> Sort:
+    """The first of two ranges of ten images, and the tables that it needs."""
+    found = find(Scanned({"train": [row(f"{number}") for number in range(10)]}))
+    found.choose(["train"], ["a", "b", "c"], multilabel=False, seed=0, limit=None)
+    sets = found.database.sql("from label_sets").to_arrow_table()
+    parquet.write_table(sets, tmp_path / "label_sets.parquet")
+    about = ("train", 10, 2, "stratified", 0, TOKEN, order_columns(found))
+    return Sort(tmp_path, *about, slices_of(found.paths), 2)
+
+
+def test_a_file_that_was_damaged_meanwhile_is_told(sort: Sort) -> None:
+    make_part(sort, 0)
+    path = sort.path("scatter", 0)
+    data = bytearray(path.read_bytes())
+    data[data.index(b".tar")] ^= 1
+    path.write_bytes(data)
+    rank = replace(sort, step="rank", bases=(0, 5))
+    with pytest.raises(SinkError, match="cannot be written while putting images in order"):
+        steps_of(["rank"], rank)
+
+
+def test_who_was_taken_for_dead_fails_silently(sort: Sort) -> None:
+    make_part(sort, 0)
+    rank = replace(sort, step="rank", bases=(0, 5))
+    for number in range(2):
+        make_part(rank, number)
+    made = sort.path("rank", 0).read_bytes()
+    sort.path("scatter", 0).unlink()
+    make_part(rank, 0)
+    assert sort.path("rank", 0).read_bytes() == made
+    make_part(replace(rank, directory=sort.directory / "gone"), 0)
+    sort.path("rank", 1).unlink()
+    with pytest.raises(SinkError, match="putting images in order"):
+        make_part(rank, 1)
+
+
+def test_an_engine_that_did_nothing_is_told(sort: Sort, find: Find, tmp_path: Path) -> None:
+    found = find(Scanned({"train": [row(f"{number}") for number in range(10)]}))
+    found.choose(["train"], ["a", "b", "c"], multilabel=False, seed=0, limit=None)
+    for does in ((), ("scatter", "rank")):
+        with pytest.raises(PipelineError, match="train was not put in order"):
+            write_order_in_parts(found.database, tmp_path, sort, partial(steps_of, does))
+        assert not [*tmp_path.glob(".*")]
+
+
+def steps_of(steps: Sequence[str], sort: Sort) -> None:
+    for number in range(sort.parts) if sort.step in steps else ():
         make_part(sort, number)
