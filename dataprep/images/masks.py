@@ -176,6 +176,11 @@ def renumbered(levels: Pixels, values: Sequence[tuple[int, int]]) -> Pixels:
     return table[levels]
 
 
+def nothing(height: int, width: int) -> Pixels:
+    """A mask that says nothing of any pixel."""
+    return np.full((height, width), NOTHING, np.uint8)
+
+
 def encode(levels: Pixels) -> bytes:
     """As a grey PNG of 8 bits."""
     return png.encode(np.ascontiguousarray(levels))
