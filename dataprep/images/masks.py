@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import ImageFile
 from PIL.BmpImagePlugin import BmpImageFile
-from PIL.GifImagePlugin import GifImageFile
 from PIL.PngImagePlugin import PngImageFile
 from PIL.TiffImagePlugin import TiffImageFile
 
@@ -21,12 +20,11 @@ from dataprep.recipe import MAX_PIXELS
 from dataprep_schemas.fields import WHOLE, Box
 
 NOTHING: Final = 255  # of a pixel of which nobody says what it shows
-# Those that keep every number; JPEG does not.
+# Those that keep every number. JPEG does not, and who writes a GIF may number colours anew.
 _PLUGINS: Final[dict[str, type[ImageFile.ImageFile]]] = {
     "PNG": PngImageFile,
     "TIFF": TiffImageFile,
     "BMP": BmpImageFile,
-    "GIF": GifImageFile,
 }
 _INDEXED: Final = ("L", "P", "1", "I", "I;16", "I;16B", "I;16L")
 
@@ -122,17 +120,22 @@ def _together(covered: Iterable[tuple[int, NDArray[np.bool_]]], size: tuple[int,
 
 
 def _outlined(shape: Any, size: tuple[int, int]) -> NDArray[np.bool_]:
-    if isinstance(shape, dict):
-        found: Any = shape.get("counts")
-        counts = _decoded(found) if isinstance(found, str) else found or []
-        good = isinstance(counts, list) and all(type(it) is int and it >= 0 for it in counts)
-        if not good or shape.get("size") != [*size] or sum(counts) != size[0] * size[1]:
-            raise ImageError(
-                f"its mask has runs of pixels for {shape.get('size')!r:.40} (height, width), that "
-                f"are not all of {size[1]}x{size[0]} pixels; correct the annotations"
-            )
-        values = np.arange(len(counts)) % 2 == 1
-        return np.repeat(values, counts).reshape(size[::-1]).T
+    if not isinstance(shape, dict):
+        shape = _filled(shape, size)
+    found: Any = shape.get("counts")
+    counts = _decoded(found) if isinstance(found, str) else found or []
+    good = isinstance(counts, list) and all(type(it) is int and it >= 0 for it in counts)
+    if not good or shape.get("size") != [*size] or sum(counts) != size[0] * size[1]:
+        raise ImageError(
+            f"its mask has runs of pixels for {shape.get('size')!r:.40} (height, width), that are "
+            f"not all of {size[1]}x{size[0]} pixels; correct the annotations"
+        )
+    values = np.arange(len(counts)) % 2 == 1
+    return np.repeat(values, counts).reshape(size[::-1]).T
+
+
+def _filled(shape: Any, size: tuple[int, int]) -> dict[str, Any]:
+    """The runs of polygons, which are decoded here: pycocotools' own way warns with NumPy 2."""
     polygons = shape if isinstance(shape, list) else [shape]
     # pycocotools takes memory for every pixel that an edge passes, also outside of the picture.
     most = 2 * sum(size)
@@ -145,7 +148,8 @@ def _outlined(shape: Any, size: tuple[int, int]) -> NDArray[np.bool_]:
             )
     from pycocotools import mask as coco  # type: ignore[import-untyped]  # no py.typed
 
-    return np.asarray(coco.decode(coco.merge(coco.frPyObjects(polygons, *size))), bool)
+    found = coco.merge(coco.frPyObjects(polygons, *size))
+    return {"size": [*size], "counts": found["counts"].decode()}
 
 
 def _decoded(text: str) -> list[int]:
@@ -189,7 +193,7 @@ def encode(levels: Pixels) -> bytes:
 def fitted(levels: Pixels, turn: int, size: tuple[int, int], part: Box = WHOLE) -> Pixels:
     """A mask as it is of what turning an image, then scaling and cutting, made of it.
 
-    Each pixel gets the number of the nearest one, as by Pillow's ``NEAREST``.
+    Each pixel gets the number of the nearest one, as by Pillow's ``NEAREST``; of two, the second's.
 
     Args:
         levels: (height, width), of the image as it came.
@@ -204,6 +208,6 @@ def fitted(levels: Pixels, turn: int, size: tuple[int, int], part: Box = WHOLE) 
     sides = []
     for length, made, start, end in zip(levels.shape, size, starts, ends, strict=True):
         scaled = round(made / (end - start))
-        middles = round(start * scaled) + np.arange(made) + 0.5
-        sides.append(np.minimum(middles * length / scaled, length - 1).astype(np.intp))
+        twice = 2 * (round(start * scaled) + np.arange(made)) + 1  # the middles, in half pixels
+        sides.append(np.minimum(twice * length // (2 * scaled), length - 1))
     return levels[np.ix_(*sides)]

@@ -17,23 +17,35 @@ _PLACE: Final = f"to_json(struct_pack({_COLUMNS}))::varchar"
 _STEM: Final = r"regexp_replace(key, '\.[^./]*$', '')"
 _JOINED: Final = f"""
 create temp table masks as
-select alias, split, key, {_PLACE} as place, parse_filename(alias) as name
+select alias, split, key, {_PLACE} as place, parse_filename(alias) as name,
+    if(split is null, alias, regexp_extract(alias, '/(.*)$', 1)) as rest
 from parts where status = '{MASK.name}';
 create temp table masked as
 with image as (select *, {_STEM} as stem, parse_filename({_STEM}) as name from {{images}})
-select image.* replace (coalesce(one.place, other.place) as mask),
-    coalesce(one.key, other.key) as mask_key
+select image.* replace (coalesce(one.place, two.place, three.place) as mask),
+    coalesce(one.key, two.key, three.key) as mask_key
 from image left join masks as one on {{one}}
-left join masks as other on one.key is null and {{other}};
+left join masks as two on one.key is null and {{two}}
+left join masks as three on one.key is null and two.key is null and {{three}};
 create view {{name}} as select * exclude (mask_key, stem, name) from masked
 """
-_SPLIT: Final = "({0}.split is null or image.split is null or {0}.split = image.split)"
+# What is a split's folder here may be an image's class, or nothing, there.
+_SPLIT: Final = (
+    "({0}.split is null or image.split is null or {0}.split = image.split "
+    "or ends_with(image.stem, '/' || {0}.alias))"
+)
 # A list says the path of a mask, perhaps below the folder of all.
-_BY_LIST: Final = {"one": "one.key = image.mask", "other": "other.alias = image.mask"}
-# A mask has the path of its image or, where no mask has that, the last component of it.
+_BY_LIST: Final = {
+    "one": "one.key = image.mask",
+    "two": "two.alias = image.mask",
+    "three": "false",
+}
+# A mask has the path of its image, perhaps with the split's folder; or, where no mask has that, the
+# last component of it.
 _BY_PATH: Final = {
-    "one": f"one.alias = image.stem and {_SPLIT.format('one')}",
-    "other": f"other.name = image.name and {_SPLIT.format('other')}",
+    "one": "one.alias = image.stem",
+    "two": f"two.rest = image.stem and {_SPLIT.format('two')}",
+    "three": f"three.name = image.name and {_SPLIT.format('three')}",
 }
 _TWICE: Final = """
 select key, list(mask_key order by mask_key)[:2] from masked where mask_key is not null

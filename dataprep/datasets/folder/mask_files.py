@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -19,12 +21,12 @@ from dataprep.datasets.folder.options import FolderOptions
 from dataprep.datasets.lists import read_lines
 from dataprep.datasets.raw_directory import entries_of
 from dataprep.datasets.splits import split_of_folder
-from dataprep.errors import SourceError
+from dataprep.errors import SourceError, UsageError
 from dataprep.rows import Row
 from dataprep.system.messages import printable
 from dataprep_schemas.fields import MASK, Field
 
-NOTHING = 255
+_MOST: Final = 254  # 255 is a pixel of which nothing is said
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +92,18 @@ def mask_field(options: FolderOptions, categories: Sequence[str]) -> Field:
 
     Raises:
         SourceError: the list of what they mean is none, or there are too many.
+        UsageError: what draws outlines is not installed.
     """
+    if options.mask_outlines and find_spec("pycocotools") is None:
+        raise UsageError(
+            "--mask_outlines needs pycocotools; install it: pip install 'dataprep-shards[masks]'"
+        )
     if options.mask_classes is not None:
         return msgspec.structs.replace(MASK, numbers=_listed_numbers(options.mask_classes))
     names = options.mask_column if options.mask_runs else ()
     names = tuple(categories) if options.mask_outlines else names
-    if len(names) >= NOTHING:
-        raise SourceError(f"{len(names)} categories; a mask can tell {NOTHING - 1} apart at most")
+    if len(names) > _MOST:
+        raise SourceError(f"{len(names)} categories; a mask can tell {_MOST} apart at most")
     numbers = enumerate(("background", *names) if names else ())
     return msgspec.structs.replace(MASK, numbers=tuple(numbers))
 
@@ -107,7 +114,7 @@ def _listed_numbers(path: Path) -> tuple[tuple[int, str], ...]:
         before, tab, after = text.partition("\t")
         number = int(before) if tab and before.strip().isdecimal() else len(found)
         name = (after if tab else before).strip()
-        if number > NOTHING or number in found or (tab and not before.strip().isdecimal()):
+        if number > _MOST + 1 or number in found or (tab and not before.strip().isdecimal()):
             raise SourceError(
                 f"{place}, line {line}: {printable(text)}; expected a name a line, or a number "
                 "from 0 to 255 with a TAB and a name behind it, each number once"
@@ -126,7 +133,7 @@ def mask_rows(
 ) -> list[tuple[str, Row]]:
     """The split, if a folder tells it, and a row of each mask in a container.
 
-    Its alias is the path of its image, without suffix and split.
+    Its alias is the path of its image, without suffix.
 
     Args:
         masks: None: a list has the paths of masks.
@@ -142,7 +149,7 @@ def mask_rows(
         elif (alias := _image_of(masks, container, image)) is not None:
             top, _, rest = alias.partition("/")
             split = split_of_folder(top) if rest else ""
-            found.append((split, image.row(path, (), alias=rest if split else alias)))
+            found.append((split, image.row(path, (), alias=alias)))
     return found
 
 

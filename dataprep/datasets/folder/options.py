@@ -52,8 +52,11 @@ def _dicom_attributes(value: str | Sequence[str]) -> tuple[str, ...]:
     return names
 
 
-def _numbers(value: str | Mapping[int, int]) -> tuple[tuple[int, int], ...]:
+def _numbers(
+    value: str | Mapping[int, int] | Sequence[tuple[int, int]],
+) -> tuple[tuple[int, int], ...]:
     pairs = [*value.items()] if isinstance(value, Mapping) else []
+    pairs += [] if isinstance(value, str | Mapping) else value
     for part in value.split(",") if isinstance(value, str) else ():
         before, _, after = (it.strip() for it in part.partition("="))
         if not (before.isdecimal() and after.isdecimal()):
