@@ -93,7 +93,12 @@ class MaskNumber:
 
 @dataclass(frozen=True, slots=True)
 class MaskContents:
-    """The masks of a split: how many images have none, and the numbers of the others."""
+    """The masks of a split.
+
+    Attributes:
+        without: how many images have none.
+        numbers: that the others have.
+    """
 
     without: int
     numbers: tuple[MaskNumber, ...]

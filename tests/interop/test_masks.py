@@ -88,6 +88,9 @@ def test_hugging_face_reads_an_image_of_parquet(made: Callable[[str], Path]) -> 
     check((row["key"][-5], row["mask"]) for row in rows)
 
 
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning"
+)  # it leaves files open
 def test_webdataset_has_them_as_parts(made: Callable[[str], Path]) -> None:
     webdataset: Any = pytest.importorskip("webdataset", reason="needs webdataset")
     shard = shard_of(made("webdataset"))
