@@ -66,7 +66,7 @@ def made(raw: Path, out: Path, **options: Any) -> dict[str, Any]:
     dataprep.folder(raw, out, **options)
     dataprep.verify(out, level="decode")
     found = {}
-    for split in dataprep.inspect(out).splits:  # type: ignore[union-attr]
+    for split in dataprep.inspect(out).splits:
         with dataprep.open(out, split) as records:
             for one in records:
                 name = one.key.rpartition("/")[2][0]

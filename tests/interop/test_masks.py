@@ -41,8 +41,8 @@ def made(tmp_path: Path) -> Callable[[str], Path]:
                 indexed = Image.frombytes("P", levels.shape[::-1], levels.tobytes())
                 indexed.putpalette([255 - number // 3 for number in range(768)])
                 indexed.save(tmp_path / f"raw/masks/{name}.png")
-        options = {"mask_dir": "masks", "sink": sink, "num_shards": 1}
-        return dataprep.folder(tmp_path / "raw", tmp_path / "out", **options).out
+        raw, out = tmp_path / "raw", tmp_path / "out"
+        return dataprep.folder(raw, out, mask_dir="masks", sink=sink, num_shards=1).out
 
     return make
 

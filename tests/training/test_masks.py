@@ -41,7 +41,7 @@ def batches(records: Records, **options: Any) -> list[tuple[Any, Any, list[str]]
     found = []
     for batch in records.loader(5, framework="numpy", uneven="keep", fields=["mask"], **options):
         keys = [records[number].key for number in batch.numbers]
-        found.append((batch[0][..., 0].copy(), batch.fields["mask"].copy(), keys))
+        found.append((batch[0][..., 0].copy(), np.array(batch.fields["mask"]), keys))
     return found
 
 
