@@ -26,7 +26,7 @@ class _Drawn(msgspec.Struct, frozen=True):
     runs: tuple[tuple[int, str], ...] = ()
     order: Literal["rows", "columns", ""] = ""
     outlines: tuple[tuple[int, Any], ...] = ()
-    size: tuple[int, int] = (0, 0)
+    of: tuple[int, int] = (0, 0)
 
 
 def outlines_of(outlines: list[tuple[int, msgspec.Raw]], size: tuple[int, int]) -> str:
@@ -35,7 +35,7 @@ def outlines_of(outlines: list[tuple[int, msgspec.Raw]], size: tuple[int, int]) 
     Args:
         size: height and width of the picture that they are of.
     """
-    return msgspec.json.encode({"outlines": outlines, "size": size}).decode()
+    return msgspec.json.encode({"outlines": outlines, "of": size}).decode()
 
 
 def read_mask(
@@ -68,8 +68,8 @@ def read_mask(
             drawn = msgspec.json.decode(text, type=_Drawn)
             if drawn.order:
                 return masks.of_runs(drawn.runs, size, down=drawn.order == "columns")
-            require_size(*drawn.size[::-1], max_pixels)
-            return masks.of_outlines(drawn.outlines, drawn.size)
+            require_size(*drawn.of[::-1], max_pixels)
+            return masks.of_outlines(drawn.outlines, drawn.of)
         row = placed_row(msgspec.json.decode(text, type=dict[str, str | int | None]))
     except msgspec.MsgspecError as error:
         raise SourceError(f"the index has a mask {printable(text)[:80]}: {error}") from error

@@ -23,10 +23,10 @@ from dataprep.tables.exclude import leave_out, read_exclude
 from dataprep.tables.folds import NAME as FOLD
 from dataprep.tables.folds import number_folds
 from dataprep.tables.label_sets import number_label_sets, rename_labels
-from dataprep.tables.masks import count_masks, join_masks
+from dataprep.tables.masks import count_masks, join_masks, said_of_masks
 from dataprep.tables.records import RecordsTable
 from dataprep.tables.rules import check_listed_once
-from dataprep_schemas.fields import MASK, Fields
+from dataprep_schemas.fields import MASK, Fields, named
 from dataprep_schemas.manifest import Input, Unmatched
 from dataprep_schemas.state import Assigned, ExcludedNames
 from dataprep_schemas.tables import ORDER
@@ -446,7 +446,9 @@ class Images(AbstractContextManager["Images"]):
         """Of each split of a table: images, their bytes, a digest of what the raw data says."""
         if self.renamed and table == "chosen":
             table = "(select * from images semi join chosen using (split, key))"
-        own = (column_list([field.name]) for field in self.fields)
-        fields = "".join(f", chr(0), {name}::varchar" for name in own)
+        own = [column_list([field.name]) for field in self.fields if field.kind != MASK.kind]
+        said = [f"{name}::varchar" for name in own]
+        said += [said_of_masks(column_list([name])) for name in named(self.fields, MASK.kind)]
+        fields = "".join(f", chr(0), {each}" for each in said)
         found = self.rows(_SUMMARY.format(table=table, fields=fields))
         return {split: Input(*rest) for split, *rest in found}

@@ -63,6 +63,11 @@ select count(*) filter (mask is null), (
 WITHOUT, ALONE = "images without a mask", "masks without an image"
 
 
+def said_of_masks(column: str) -> str:
+    """SQL of what raw data says by a mask, wherever that lies: its file's size, or what draws it."""
+    return f"coalesce(json_extract_string({column}, '$.size'), {column})"
+
+
 def join_masks(database: Database, images: str, name: str) -> None:
     """Make the view of this name: the images, each with where its mask is.
 
