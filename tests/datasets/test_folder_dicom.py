@@ -95,7 +95,7 @@ def test_a_whitelist_is_kept_and_hashed(raw: Path, tmp_path: Path, cli: Cli) -> 
     assert manifest_of(out)["dataset_config"]["hash_key"] == hashed("fingerprint", "")[:16]
 
 
-FORMS = ("folders", "listing", "sized listing", "tar.gz", "zip")
+FORMS = ("folders", "listing", "sized listing", "tar.gz", "tar.xz", "zip")
 CUTS = ("--stratify", "--no_stratify")
 
 
@@ -103,7 +103,11 @@ CUTS = ("--stratify", "--no_stratify")
 @pytest.mark.parametrize(
     ("form", "stratify"),
     everyday(
-        [("sized listing", "--stratify"), ("tar.gz", "--no_stratify")],
+        [
+            ("sized listing", "--stratify"),
+            ("tar.gz", "--no_stratify"),
+            ("tar.xz", "--no_stratify"),
+        ],
         [(form, stratify) for form in FORMS for stratify in CUTS],
     ),
 )
@@ -112,9 +116,10 @@ def test_no_patient_is_in_two_splits(
 ) -> None:
     images = sorted(raw.rglob("*.dcm"))
     more: tuple[object, ...] = ()
-    if form == "tar.gz":
+    if form in ("tar.gz", "tar.xz"):
+        mode: Any = f"w:{form[-2:]}"
         for name in ("ill", "well"):
-            with tarfile.open(raw / f"{name}.tar.gz", "w:gz") as archive:
+            with tarfile.open(raw / f"{name}.{form}", mode) as archive:
                 for path in sorted((raw / name).iterdir()):
                     archive.add(path, path.name)
     elif form == "zip":
@@ -129,7 +134,7 @@ def test_no_patient_is_in_two_splits(
             lines.append(f"{path.relative_to(raw)},{path.parent.name}{size}")
         (tmp_path / "list.csv").write_text("\n".join(lines))
         more = ("--listing", tmp_path / "list.csv")
-    if form in ("tar.gz", "zip"):
+    if form in ("tar.gz", "tar.xz", "zip"):
         for path in images:
             path.unlink()
         for name in ("ill", "well"):

@@ -17,6 +17,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from dataprep.archives.open_files import open_container
+from dataprep.archives.packed import Copy
 from dataprep.datasets.base import OLDEST, TOO_OLD
 from dataprep.datasets.folder.options import HASHED, FolderOptions
 from dataprep.datasets.reading import read_image
@@ -154,6 +155,7 @@ class Headers:
         self,
         found: Iterable[tuple[str, Row]],
         restarts: tuple[str, bytes] = ("", b""),
+        copy: Copy | None = None,
         *,
         read: bool = True,
     ) -> Iterable[tuple[str, Row]]:
@@ -161,6 +163,7 @@ class Headers:
 
         Args:
             restarts: the file of restart points, its name and what is in it.
+            copy: what their archive is unpacked to.
             read: whether there are headers.
 
         Raises:
@@ -175,6 +178,8 @@ class Headers:
             with TemporaryDirectory() as index, ThreadPoolExecutor(_LOOKS) as pool:
                 if restarts[1]:
                     (Path(index) / restarts[0]).write_bytes(restarts[1])
+                if copy is not None:
+                    (Path(index) / copy.name).symlink_to(Path(copy.file.name).absolute())
                 rows = [row for _, row in images]
                 texts = list(pool.map(lambda row: self._texts_of(row, Path(index)), rows))
             if old := sum((_years(it.get("PatientAge", "")) or 0) > OLDEST for it in texts):

@@ -190,7 +190,7 @@ def _write_tables(
 def _copied(final: Path, copy: Callable[[BinaryIO], Scanned]) -> tuple[Scanned, int]:
     """Copy images into a file of the index: what the unit holds, and how many bytes these are."""
     try:
-        with whole(final) as temporary, temporary.open("wb") as file:
+        with whole(final) as temporary, temporary.open("w+b") as file:
             scanned = copy(file)
             # It is not hashed again by every run, so it must be what it is now.
             file.flush()

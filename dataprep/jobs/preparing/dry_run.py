@@ -199,8 +199,9 @@ def dry_run(
                 check_places(request, raw.found)
             if raw.found.copied > _MOST_COPIED:
                 raise UsageError(
-                    f"{sized(raw.found.copied)} of images in compressed Parquet would have to be "
-                    "copied to look at them; look at some: dataprep shards --dry_run --files"
+                    f"{sized(raw.found.copied)} of images in compressed files would have to be "
+                    "copied to look at them; look at fewer, such as dataprep shards --dry_run "
+                    "--files"
                 )
             lines = [*raw.found.description]
             made = _planned(replace(raw, report=lines.append), lines, cores)
