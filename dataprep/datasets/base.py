@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, Literal
 
 from dataprep.archives.containers import codec_of
-from dataprep.archives.packed import Copy
+from dataprep.archives.packed import Codec, Copy
 from dataprep.errors import SourceError, UsageError
 from dataprep.options import read, stated, written
 from dataprep.rows import Scanned
@@ -58,9 +58,14 @@ class ScanUnit:
         """The name, in the index, of the images that are copied from the unit."""
         return f"{self.name}.images"
 
+    @property
+    def unpacked_by(self) -> Codec | None:
+        """By what `container` is compressed, if it is unpacked into a copy to read it."""
+        return codec_of(self.container)
+
     def scanned(self, scan: Callable[[Copy | None], Scanned]) -> Scanned:
         """What the unit holds; of an archive that is not read in place, once there is a copy."""
-        if codec_of(self.container) is None:
+        if self.unpacked_by is None:
             return scan(None)
         return Scanned(copy=lambda file: scan(Copy(self.copy_name, file)))
 

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import re
 import struct
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from tempfile import TemporaryFile
+from typing import Any, BinaryIO, Final, NamedTuple, cast
 
 from google.protobuf.message import DecodeError
 
 from dataprep.archives.listing import StoredImage
-from dataprep.archives.open_files import OpenFile, open_container
+from dataprep.archives.open_files import ByteStream, FileRange, OpenFile, open_container
+from dataprep.archives.packed import Codec, Copy, Unpacked, UnpackError
 from dataprep.archives.tar import AGAIN
 from dataprep.errors import SinkError, SourceError
+from dataprep.rows import Packing
 from dataprep.system.messages import printable, unreadable
 
 # Of a field: a number, text, a list of either, or nothing; or nested, such as boxes.
@@ -31,8 +35,15 @@ _MOST_BITS: Final = 70  # of a number of 64 in bytes of 7
 # What parsing of damaged bytes lets through: of numbers, text, JSON, protocol buffers, and Arrow's.
 _DAMAGE: Final = (
     *(ValueError, LookupError, ArithmeticError, EOFError, struct.error, DecodeError),
-    *(NotImplementedError, TypeError, RecursionError),
+    *(NotImplementedError, TypeError, RecursionError, UnpackError),
 )
+
+
+class Unpacking(NamedTuple):
+    """How a file is compressed as a whole, and what it is unpacked to; None: nothing that stays."""
+
+    codec: Codec
+    copy: Copy | None = None
 
 
 class Sample(NamedTuple):
@@ -92,3 +103,17 @@ def opened(raw: Path, container: str, kind: str) -> Iterator[OpenFile]:
         raise SourceError(
             f"{printable(container)} is damaged or truncated, or no {kind}: {reason}; {AGAIN}"
         ) from error
+
+
+@contextmanager
+def stream_of(file: OpenFile, unpacking: Unpacking | None) -> Iterator[tuple[ByteStream, Packing]]:
+    """What is in a file, unpacked as it is read and to its end, and how its images are read."""
+    if unpacking is None:
+        yield FileRange(file, 0, file.size), ()
+    elif (copy := unpacking.copy) is not None:
+        stream = Unpacked(file, unpacking.codec, copy.file)
+        yield stream, ("copy", copy.name)
+        stream.reach(sys.maxsize)
+    else:
+        with TemporaryFile() as some:
+            yield Unpacked(file, unpacking.codec, cast("BinaryIO", some)), ("copy", "")

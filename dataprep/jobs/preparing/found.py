@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from dataprep.archives.containers import codec_of, stat_fingerprint
+from dataprep.archives.containers import stat_fingerprint
 from dataprep.datasets import Dataset, Found, close_archives
 from dataprep.datasets.raw_directory import leads_out
 from dataprep.errors import SinkError, SourceError, UsageError
@@ -123,13 +123,13 @@ def found(request: Request, engine: Engine, reporter: Reporter) -> Iterator[RawD
 
 
 def _with_copies(raw: Path, found: Found) -> Found:
-    """With the archives that scanning unpacks once into the index: their sizes are said first."""
-    names = {unit.container for unit in found.units if codec_of(unit.container)}
+    """With the files that scanning unpacks once into the index: their sizes are said first."""
+    names = {unit.container for unit in found.units if unit.unpacked_by}
     if not names:
         return found
     size = sum(stat_fingerprint(raw, name)[0] for name in names)
     text = (
-        f"{counted(len(names), 'compressed archive')} of {sized(size)}: unpacked once into the "
+        f"{counted(len(names), 'compressed file')} of {sized(size)}: unpacked once into the "
         "index, which takes more than that, until the data set is sealed"
     )
     return replace(found, description=(*found.description, text), copied=found.copied + size)
