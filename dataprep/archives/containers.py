@@ -92,15 +92,15 @@ def list_container(
     if stat.S_ISDIR(status.st_mode):
         return _list_folder(raw, container, deep=deep, gone=gone)
     kind = container_kind(container)
-    codec = codec_of(container)
-    if kind is None or (codec and copy is None) or not stat.S_ISREG(status.st_mode):
+    unread = kind is None or (codec_of(container) and copy is None)
+    if unread or not stat.S_ISREG(status.st_mode):
         raise SourceError(
             f"{printable(container)} cannot be read in place; expected a folder, .tar, .tar.gz, "
             ".tgz or .zip; pack its images again as one of these, or move it away"
         )
     archive = Archive(container)
-    if kind == "gzip" or (codec and copy):
-        return _list_packed(raw, archive, restarts_name, codec, copy)
+    if kind == "gzip" or copy is not None:
+        return _list_packed(raw, archive, restarts_name, copy)
     if kind == "zip":
         return _listing(zip_members(raw, container), archive, status.st_mtime_ns)
     return list_archive(raw, archive)
@@ -155,18 +155,16 @@ def _status(raw: Path, container: str) -> os.stat_result:
         raise unreadable(container, error) from error
 
 
-def _list_packed(
-    raw: Path, archive: Archive, restarts_name: str, codec: Codec | None, copy: Copy | None
-) -> Listing:
+def _list_packed(raw: Path, archive: Archive, restarts_name: str, copy: Copy | None) -> Listing:
     """Unpacks it, piece by piece: into the copy; or gzip twice, to list it and for the points."""
     from dataprep.archives.gzip import find_restarts, unpack  # late: it loads numpy
 
     container = archive.container
     try:
         file = open_container(raw, container, ahead=True)
-        if codec and copy:
-            unpacked = Unpacked(file, codec, copy.file)
-            return _listing(walk(unpacked, archive), archive, file.mtime, ("copy", copy.name))
+        if copy is not None:
+            unpacked = walk(Unpacked(file, copy), archive)
+            return _listing(unpacked, archive, file.mtime, ("copy", copy.name))
         stream = ForwardStream(unpack(file))
         found = _listing(walk(stream, archive), archive, file.mtime, ("gzip", restarts_name))
         restarts = find_restarts(file, stream.produced, len(found.images))

@@ -34,8 +34,9 @@ class UnpackError(Exception):
 
 
 class Copy(NamedTuple):
-    """Where a scan unpacks to: a file of the index, by the name that it will have there."""
+    """What a file is unpacked to: one of the index, still empty, by the name it will have there."""
 
+    codec: Codec
     name: str
     file: BinaryIO  # to be read as well
 
@@ -49,10 +50,10 @@ class Unpacked(ByteStream):
         SinkError: when read, if there is no room for the copy.
     """
 
-    def __init__(self, file: OpenFile, codec: Codec, copy: BinaryIO) -> None:
+    def __init__(self, file: OpenFile, copy: Copy) -> None:
         super().__init__()
-        self._pieces = _limited(file, codec)
-        self._copy = copy
+        self._pieces = _limited(file, copy.codec)
+        self._copy = copy.file
         self._produced = 0
 
     def reach(self, offset: int) -> int:
@@ -91,7 +92,7 @@ def _limited(file: OpenFile, codec: Codec) -> Iterator[bytes]:
         if source.failed or error.errno:
             raise source.failed or error from None
         raise UnpackError(str(error)) from error
-    except (lzma.LZMAError, EOFError, ValueError) as error:
+    except (lzma.LZMAError, EOFError, ValueError, NotImplementedError) as error:
         raise UnpackError(str(error)) from error
 
 

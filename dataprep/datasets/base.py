@@ -65,9 +65,9 @@ class ScanUnit:
 
     def scanned(self, scan: Callable[[Copy | None], Scanned]) -> Scanned:
         """What the unit holds; of an archive that is not read in place, once there is a copy."""
-        if self.unpacked_by is None:
+        if (codec := self.unpacked_by) is None:
             return scan(None)
-        return Scanned(copy=lambda file: scan(Copy(self.copy_name, file)))
+        return Scanned(copy=lambda file: scan(Copy(codec, self.copy_name, file)))
 
 
 @dataclass(frozen=True)

@@ -18,18 +18,9 @@ import numpy as np
 
 from dataprep.archives.listing import StoredImage
 from dataprep.archives.open_files import ByteStream
-from dataprep.archives.packed import Codec
+from dataprep.archives.packed import Codec, Copy
 from dataprep.errors import SourceError
-from dataprep.formats.samples import (
-    HEAD,
-    LONGEST,
-    Sample,
-    Unpacking,
-    Value,
-    is_image,
-    opened,
-    stream_of,
-)
+from dataprep.formats.samples import HEAD, LONGEST, Sample, Value, is_image, streamed
 from dataprep.rows import Packing
 from dataprep.system.messages import printable, unreadable
 from dataprep.system.regular_files import read_regular
@@ -109,11 +100,11 @@ def mds_shards(raw: Path, folder: str) -> Mapping[str, Shard] | None:
     return packed | {each.raw_data.basename: each for each in shards}
 
 
-def mds_samples(raw: Path, container: str, unpacking: Unpacking | None = None) -> Iterator[Sample]:
+def mds_samples(raw: Path, container: str, copy: Copy | None = None) -> Iterator[Sample]:
     """The samples of a shard, which have no keys.
 
     Args:
-        unpacking: of one that is compressed.
+        copy: what one that is compressed is unpacked to.
 
     Raises:
         SourceError: the shard or the index cannot be read or is damaged.
@@ -125,10 +116,7 @@ def mds_samples(raw: Path, container: str, unpacking: Unpacking | None = None) -
             f"{printable(folder)}/{INDEX} does not list {printable(name)}; copy or download it "
             "again"
         )
-    with (
-        opened(raw, container, "MDS shard") as source,
-        stream_of(source, unpacking) as (stream, packing),
-    ):
+    with streamed(raw, container, "MDS shard", copy) as (source, stream, packing):
         (count,) = struct.unpack("<I", stream.read_at(0, 4))
         if count != shard.samples:
             raise ValueError(f"{count} samples, its index says {shard.samples}")

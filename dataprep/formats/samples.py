@@ -8,14 +8,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryFile
-from typing import Any, BinaryIO, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
 from google.protobuf.message import DecodeError
 
 from dataprep.archives.listing import StoredImage
 from dataprep.archives.open_files import ByteStream, FileRange, OpenFile, open_container
-from dataprep.archives.packed import Codec, Copy, Unpacked, UnpackError
+from dataprep.archives.packed import Copy, Unpacked, UnpackError
 from dataprep.archives.tar import AGAIN
 from dataprep.errors import SinkError, SourceError
 from dataprep.rows import Packing
@@ -37,13 +36,6 @@ _DAMAGE: Final = (
     *(ValueError, LookupError, ArithmeticError, EOFError, struct.error, DecodeError),
     *(NotImplementedError, TypeError, RecursionError, UnpackError),
 )
-
-
-class Unpacking(NamedTuple):
-    """How a file is compressed as a whole, and what it is unpacked to; None: nothing that stays."""
-
-    codec: Codec
-    copy: Copy | None = None
 
 
 class Sample(NamedTuple):
@@ -106,14 +98,14 @@ def opened(raw: Path, container: str, kind: str) -> Iterator[OpenFile]:
 
 
 @contextmanager
-def stream_of(file: OpenFile, unpacking: Unpacking | None) -> Iterator[tuple[ByteStream, Packing]]:
-    """What is in a file, unpacked as it is read and to its end, and how its images are read."""
-    if unpacking is None:
-        yield FileRange(file, 0, file.size), ()
-    elif (copy := unpacking.copy) is not None:
-        stream = Unpacked(file, unpacking.codec, copy.file)
-        yield stream, ("copy", copy.name)
+def streamed(
+    raw: Path, container: str, kind: str, copy: Copy | None
+) -> Iterator[tuple[OpenFile, ByteStream, Packing]]:
+    """The same, with what is in it, or is unpacked to a copy, and how its images are read."""
+    with opened(raw, container, kind) as file:
+        if copy is None:
+            yield file, FileRange(file, 0, file.size), ()
+            return
+        stream = Unpacked(file, copy)
+        yield file, stream, ("copy", copy.name)
         stream.reach(sys.maxsize)
-    else:
-        with TemporaryFile() as some:
-            yield Unpacked(file, unpacking.codec, cast("BinaryIO", some)), ("copy", "")

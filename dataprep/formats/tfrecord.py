@@ -21,21 +21,12 @@ import google_crc32c
 from typing_extensions import override
 
 from dataprep.archives.listing import StoredImage
+from dataprep.archives.packed import Copy
 from dataprep.errors import SinkError
 from dataprep.formats import Layout, PlainSink, Record, ShardName, tf_example
 from dataprep.formats.example import DatasetInfo, Example
 from dataprep.formats.reference_readers import import_reader
-from dataprep.formats.samples import (
-    HEAD,
-    LONGEST,
-    Sample,
-    Unpacking,
-    Value,
-    is_image,
-    opened,
-    stream_of,
-    varint,
-)
+from dataprep.formats.samples import HEAD, LONGEST, Sample, Value, is_image, streamed, varint
 from dataprep.formats.stream import StreamReader, StreamWriter
 from dataprep.system.regular_files import read_regular
 from dataprep_schemas import example_pb2
@@ -119,22 +110,19 @@ def tfrecord_samples(
     raw: Path,
     container: str,
     wanted: Collection[str] | None = None,
-    unpacking: Unpacking | None = None,
+    copy: Copy | None = None,
 ) -> Iterator[Sample]:
     """The tf.train.Examples of a TFRecord file; their features are the fields.
 
     Args:
         wanted: those that are read, of features of more than 4 KiB; None: all.
-        unpacking: of a file that is compressed as a whole.
+        copy: what a file is unpacked to that is compressed as a whole.
 
     Raises:
         SourceError: the file cannot be read or is damaged, or has other records.
     """
     kind = "TFRecord file of tf.train.Examples"
-    with (
-        opened(raw, container, kind) as source,
-        stream_of(source, unpacking) as (stream, packing),
-    ):
+    with streamed(raw, container, kind, copy) as (source, stream, packing):
         for data in frames(stream.read_at, stream.reach):
             sample = Sample("", {}, {}, [])
             for features in _fields(stream.read_at, *data):

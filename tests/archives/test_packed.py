@@ -51,8 +51,9 @@ PACKS: Mapping[str, tuple[str, Callable[[bytes], bytes]]] = {
 
 def scan(path: Path, name: str, data: bytes) -> Listing:
     (path / name).write_bytes(data)
+    codec: Codec = "xz" if "xz" in name else "zstd"
     with (path / "unit.images").open("w+b") as file:
-        return list_container(path, name, copy=Copy("unit.images", file))
+        return list_container(path, name, copy=Copy(codec, "unit.images", file))
 
 
 @pytest.mark.parametrize("form", PACKS)
@@ -96,7 +97,7 @@ def test_what_is_cut_off_damaged_or_followed_is_refused(
 def unpacked(path: Path, codec: Codec, data: bytes) -> bytes:
     (path / "packed").write_bytes(data)
     with (path / "copy").open("w+b") as file:
-        Unpacked(LocalFile(str(path / "packed")), codec, file).reach(1 << 40)
+        Unpacked(LocalFile(str(path / "packed")), Copy(codec, "", file)).reach(1 << 40)
     return (path / "copy").read_bytes()
 
 
@@ -150,4 +151,4 @@ def test_what_needs_much_memory_is_refused(tmp_path: Path, monkeypatch: pytest.M
 def test_that_a_bucket_does_not_answer_is_said(codec: Codec, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(DATA)
     with (tmp_path / "copy").open("w+b") as file, pytest.raises(RemoteError, match="not answer"):
-        Unpacked(Silent(str(tmp_path / "a")), codec, file).reach(1)
+        Unpacked(Silent(str(tmp_path / "a")), Copy(codec, "", file)).reach(1)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, BinaryIO, ClassVar, Final, Literal, cast
 from unicodedata import normalize
 
@@ -45,7 +46,7 @@ from dataprep.datasets.splits import in_usual_order
 from dataprep.errors import SourceError
 from dataprep.formats.mds import INDEX
 from dataprep.formats.recordio import LISTED
-from dataprep.formats.samples import LONGEST, Sample, Unpacking
+from dataprep.formats.samples import LONGEST, Sample
 from dataprep.formats.tfrecord import tfrecord_samples
 from dataprep.formats.webdataset.listing import webdataset_samples
 from dataprep.rows import Packing, Row, Scanned, Unmatched
@@ -152,15 +153,14 @@ class Shards(Dataset):
 
     def _scan(self, raw: Path, unit: ShardsUnit, copy: Copy | None) -> Scanned:
         rows = _Samples(unit)
-        unpacking = None if unit.codec is None else Unpacking(unit.codec, copy)
         restarts: list[bytes] = []
         for path in unit.files:
             if unit.kind == "WebDataset":
-                samples = webdataset_samples(raw, path, unit.restarts_name, restarts, unpacking)
+                samples = webdataset_samples(raw, path, unit.restarts_name, restarts, copy)
             elif unit.kind == "TFRecord":
-                samples = tfrecord_samples(raw, path, unit.fields.names, unpacking)
+                samples = tfrecord_samples(raw, path, unit.fields.names, copy)
             else:
-                samples = _samples(unit.kind, raw, path, unpacking)
+                samples = _samples(unit.kind, raw, path, copy)
             # Streaming unpacks a shard beside it: which of the two is read shapes no key.
             named = stem_of(path) if unit.kind == "MDS" and unit.codec else path
             rows.add(named, samples)
@@ -351,8 +351,7 @@ def _first_samples(
             samples: Iterable[Sample] = first_rows(raw, path, columns, PEEKED)
             classes = columns.classes
         else:
-            look = None if codec is None else Unpacking(codec)
-            samples = islice(_samples(kind, raw, path, look), _LOOKED)
+            samples = islice(_looked_at(kind, raw, path, codec), _LOOKED)
             count = PEEKED if kind in ("WebDataset", "MDS") else _PEEKED_OF_LISTS
         found = []
         for sample in samples:
@@ -375,9 +374,15 @@ def _first_samples(
     )
 
 
-def _samples(kind: Kind, raw: Path, path: str, unpacking: Unpacking | None) -> Iterator[Sample]:
-    more = {} if unpacking is None else {"unpacking": unpacking}
-    return SAMPLES[kind](raw, path, **more)
+def _looked_at(kind: Kind, raw: Path, path: str, codec: Codec | None) -> Iterator[Sample]:
+    """Samples of a file; of one that is compressed nothing stays."""
+    with TemporaryFile() as file:
+        copy = codec and Copy(codec, "", cast("BinaryIO", file))
+        yield from _samples(kind, raw, path, copy)
+
+
+def _samples(kind: Kind, raw: Path, path: str, copy: Copy | None) -> Iterator[Sample]:
+    return SAMPLES[kind](raw, path, **({"copy": copy} if copy else {}))
 
 
 def _units(

@@ -16,8 +16,9 @@ from typing import Final
 from dataprep.archives.containers import container_kind
 from dataprep.archives.listing import StoredImage, clean_path, in_clutter, is_image_name
 from dataprep.archives.open_files import ByteStream, ForwardStream
+from dataprep.archives.packed import Copy
 from dataprep.archives.tar import Archive, ArchiveMember, walk
-from dataprep.formats.samples import LONGEST, Sample, Unpacking, Value, opened, stream_of
+from dataprep.formats.samples import LONGEST, Sample, Value, streamed
 
 _NUMBERS: Final = frozenset({"cls", "cls2", "index", "inx", "id"})
 _TEXTS: Final = frozenset({"txt", "text", "transcript"})
@@ -31,7 +32,7 @@ def webdataset_samples(
     container: str,
     restarts: str = "",
     kept: list[bytes] | None = None,
-    unpacking: Unpacking | None = None,
+    copy: Copy | None = None,
 ) -> Iterator[Sample]:
     """The samples of an archive, in its order; ``json`` gives a field for each of its own.
 
@@ -40,15 +41,12 @@ def webdataset_samples(
     Args:
         restarts: under which name the restart points of a ``.tar.gz`` will be in the index.
         kept: gets these, as bytes; None: they are not asked for.
-        unpacking: of a ``.tar.zst`` or ``.tar.xz``.
+        copy: what a ``.tar.zst`` or ``.tar.xz`` is unpacked to.
 
     Raises:
         SourceError: the archive cannot be read, or is damaged.
     """
-    with (
-        opened(raw, container, "WebDataset archive") as source,
-        stream_of(source, unpacking) as (stream, packing),
-    ):
+    with streamed(raw, container, "WebDataset archive", copy) as (source, stream, packing):
         if compressed := container_kind(container) == "gzip":
             from dataprep.archives.gzip import find_restarts, unpack  # late: it loads numpy
 
