@@ -375,9 +375,10 @@ def folder(
     """Any image set: class folders, archives of them, or a listing.
 
     Without --listing, a folder's name is the class of what is in it: CLASS/x.jpg, also in .tar,
-    .tar.gz or .zip archives; an archive whose images are in no folder is a class itself. Top
-    folders or archives called train, val or test are splits. With --listing FILE, the file names
-    the images, which are files below the raw directory or in archives there, and their labels.
+    .tar.gz, .tar.zst, .tar.xz or .zip archives; an archive whose images are in no folder is a class
+    itself. Top folders or archives called train, val or test are splits. With --listing FILE, the
+    file names the images, which are files below the raw directory or in archives there, and their
+    labels.
 
     Killed at any moment, the same call resumes. ``dataprep.imagenet("RAW", "OUT", resize=256)`` is
     ``dataprep imagenet --raw_data_dir RAW --local_scratch_dir OUT --resize 256``; so is
@@ -577,7 +578,7 @@ def shards(
 
     What the files are is told by their content, and their splits by their names or folders:
     train-00000-of-00016.parquet, imagenet-val-000000.tar, val/…. They are read where they lie;
-    only images of compressed Parquet are copied once, below OUT, until the data set is sealed.
+    only what is compressed is copied once, below OUT, until the data set is sealed.
 
     Killed at any moment, the same call resumes. ``dataprep.imagenet("RAW", "OUT", resize=256)`` is
     ``dataprep imagenet --raw_data_dir RAW --local_scratch_dir OUT --resize 256``; so is
