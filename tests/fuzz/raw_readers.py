@@ -294,7 +294,7 @@ def read_picture(data: bytes, _: Path) -> None:
 def read_dicom(data: bytes, place: Path) -> None:
     """Its header alone, too."""
     with suppress(DataprepError):
-        header_of(data, ["PatientID", "PixelSpacing"])
+        header_of(data, ["PatientID", "PixelSpacing"], "all")
     read_picture(data, place)
 
 

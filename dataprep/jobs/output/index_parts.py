@@ -27,7 +27,7 @@ from dataprep.system.state_files import digest_of, file_sha256, is_intact, read_
 from dataprep_schemas.fields import Fields
 from dataprep_schemas.state import IndexPart
 
-_VERSION = 7  # raise it whenever the same scan would be kept in another way
+_VERSION = 8  # raise it whenever the same scan would be kept in another way
 # Of few rows, most of a table's time would go into setting up what saves room.
 _FEW = 1 << 14
 _PLAIN = {"compression": "lz4", "use_dictionary": False, "write_statistics": False}

@@ -303,10 +303,10 @@ def _look(source: RawImages, rows: Sequence[Row]) -> tuple[Sampled, float]:
         else:
             noted = sorted(note.kind for note in made.notes)  # repaired before warned
             statuses[noted[0] if noted else "stored"] += 1
-            before, after = before + row.size, after + len(made.data)
+            before, after = before + row.size // (*row.frame, 1, 1)[1], after + len(made.data)
             data = source.read(row)
             kinds[kind_of(data)] += 1
-            whole = prepare(data, plain)
+            whole = prepare(data, plain, row.frame)
             sizes.append((whole.width, whole.height))
         if seconds > _SECONDS:
             break

@@ -132,7 +132,7 @@ class RawImages:
                 raise data
             data = self.read(row) if data is None else data
             extras = EXTRAS.get(kind_of(data), ())
-            made = prepare(data, self.recipe)
+            made = prepare(data, self.recipe, row.frame)
             return row, _turned_back(row, made) if row.drawn_on else made, extras
         except ImageError as error:
             what, quoting, _ = str(error).partition(" starting with ")
