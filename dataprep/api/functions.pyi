@@ -333,6 +333,7 @@ def folder(
     split_seed: int = 0,
     group_by: str = 'path',
     dicom_attributes: str | Sequence[str] | None = None,
+    frames: Literal['first', 'middle', 'all'] | None = None,
     hash_key: StrPath | None = None,
     hash_keys: bool = False,
     sink: str = 'tfrecord',
@@ -447,6 +448,9 @@ def folder(
             laterality, body_part, age (in decades), age_years, sex, manufacturer,
             row_spacing, column_spacing (in mm), study, patient; all: these without
             age_years. The last two are hashed with --hash_key.
+        frames: Of DICOM of several frames: the first, the middle one, or all, each an image
+            with the key NAME#1, NAME#2, …, and never in two splits. [default: they are
+            refused]
         hash_key: A file with the secret key of hashes; openssl rand -hex 32 > FILE makes
             one.
         hash_keys: Make keys hashes of the images' paths, with --hash_key, where these may
