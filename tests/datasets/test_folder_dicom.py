@@ -9,7 +9,7 @@ import json
 import tarfile
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -390,7 +390,7 @@ def test_every_frame_is_an_image_and_its_file_a_group(
 
 @pytest.mark.parametrize(("frames", "number"), [("first", 1), ("middle", 3)])
 def test_one_frame_of_a_file_keeps_its_name(
-    frames: str, number: int, films: Path, tmp_path: Path
+    frames: Literal["first", "middle"], number: int, films: Path, tmp_path: Path
 ) -> None:
     dataprep.folder(films, tmp_path / "out", frames=frames, dicom_window="full", encoding="png")
     made = levels_in(tmp_path / "out")
