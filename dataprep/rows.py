@@ -104,6 +104,8 @@ class Scanned:
         restarts: the restart points of a gzip archive, as bytes for a file of the index; empty if
             the unit is none.
         members: images whose labels, split and so on are in a list, which another unit scans.
+        masks: masks that are pictures, each with the split, if that is known; the alias of one is
+            the path of its image, without suffix.
         tables: rows of the table ``index`` (`dataprep_schemas.tables`) as they are, for units
             that are tables themselves; read once, so it may be an iterator. Missing columns are
             null.
@@ -118,5 +120,6 @@ class Scanned:
     counts: Mapping[str, int] = field(default_factory=dict)
     restarts: bytes = b""
     members: Sequence[Row] = ()
+    masks: Sequence[tuple[str, Row]] = ()
     tables: Iterable[pa.Table] = ()
     copy: Callable[[BinaryIO], Scanned] | None = None

@@ -322,6 +322,13 @@ def folder(
     uncertain: Literal['keep', 'positive', 'negative', 'exclude'] | None = None,
     caption_column: str = '',
     attribute_columns: str | Sequence[str] | None = None,
+    mask_dir: str = '',
+    mask_suffix: str = '',
+    mask_column: str | Sequence[str] | None = None,
+    mask_runs: Literal['rows', 'columns'] | None = None,
+    mask_outlines: bool = False,
+    mask_values: str | Mapping[int, int] | Sequence[tuple[int, int]] | None = None,
+    mask_classes: StrPath | None = None,
     inside: str = '',
     class_from: Literal['top', 'path'] = 'top',
     classes: StrPath | None = None,
@@ -422,6 +429,25 @@ def folder(
             Parquet, a list of them.
         attribute_columns: The listing's columns that are kept as attributes of each image,
             such as age,sex; or all that are not used otherwise.
+        mask_dir: The folder of the images' masks, which has the tree that the images have:
+            a path in the raw directory or in its archives, or the name of such folders
+            anywhere. A mask has a number for each pixel: of a grey or indexed picture, 255
+            for none.
+        mask_suffix: What the name of a mask ends with, instead of the image's suffix, such
+            as _mask.png; or IMAGE=MASK, such as _leftImg8bit=_gtFine_labelIds. Without
+            --mask_dir, masks are beside their images.
+        mask_column: The listing's column of masks: paths, in --mask_dir or else the raw
+            directory; or columns with runs of pixels, `start length start length`, as
+            numbers 1, 2 and so on.
+        mask_runs: How --mask_column's runs count the pixels, from 1: along rows, as
+            CheXmask's do, or down columns, as most of Kaggle's.
+        mask_outlines: Make masks of what COCO's annotations outline, each category its
+            number: 1, 2 and so on in the order of the ids; 255 where different ones
+            overlap. Needs pycocotools.
+        mask_values: Numbers of masks that become others, such as 255=1 where 255 is a
+            class.
+        mask_classes: A list of what the numbers of masks mean: a name a line, from 0; or
+            `number<TAB>name`.
         inside: Take only what is below this path, in the raw directory or in its archives,
             as if all started there.
         class_from: The class of an image in folders: the top folder, as torchvision and

@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import features
 
-from dataprep.images import dicom, exif, jpeg, pillow, pixels, png
+from dataprep.images import dicom, exif, jpeg, masks, pillow, pixels, png
 from dataprep.images.decode import orientation_of
 from dataprep.images.fingerprint import small_grey
 from dataprep.images.pixels import Dtype, Pixels
 from dataprep.images.png import Header
 from dataprep.images.statistics import Measured, histogram_of
 from dataprep.recipe import CHROMA, REPAIR_CHROMA, REPAIR_QUALITY, Recipe
-from dataprep_schemas.fields import WHOLE, Box, Fields, Value, moved
+from dataprep_schemas.fields import WHOLE, Box, Fields, Value, moved, present
 
 Format: TypeAlias = Literal["JPEG", "PNG", "RAW"]
 
@@ -63,8 +63,26 @@ class Prepared(msgspec.Struct, frozen=True):
     back: int = 1  # the orientation that turns what was drawn on it as it came
 
     def moved(self, values: Mapping[str, Value], fields: Fields) -> Mapping[str, Value]:
-        """What is said of the image that came in, as it is of this one."""
-        return moved(moved(values, fields, self.back), fields, self.turn, self.part)
+        """What is said of the image that came in, as it is of this one.
+
+        Masks are of the pixels as they came.
+        """
+        found = moved(moved(values, fields, self.back), fields, self.turn, self.part)
+        pictured = [it.name for it in fields if it.rules.pictured and it.name in values]
+        size = self.width, self.height
+        if not pictured or (self.turn, self.part, size) == (1, WHOLE, self.came[:2]):
+            return found
+        most = self.came[0] * self.came[1]
+        fitted = {  # of what is only counted, nobody knows what it became
+            name: self.mask(masks.read(mask, most)) if isinstance(mask, bytes) else None
+            for name, mask in ((name, values[name]) for name in pictured)
+        }
+        return present({**found, **fitted})
+
+    def mask(self, levels: Pixels) -> bytes:
+        """A mask of the pixels as they came, as it is stored with this image."""
+        size = self.height, self.width
+        return masks.encode(masks.fitted(levels, self.turn, size, self.part))
 
 
 def prepare(data: bytes, recipe: Recipe, frame: tuple[int, ...] = ()) -> Prepared:

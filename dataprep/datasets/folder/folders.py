@@ -35,6 +35,7 @@ from dataprep.datasets.folder.layout import (
     make_units,
     open_top,
 )
+from dataprep.datasets.folder.mask_files import is_mask, mask_files, mask_rows
 from dataprep.datasets.folder.options import FolderOptions
 from dataprep.datasets.lists import ClassList
 from dataprep.datasets.raw_directory import Entries, entries_of
@@ -54,6 +55,10 @@ class Folders(Source):
         del lists
         options = self.options
         top, inside = open_top(raw, options.inside)
+        if options.mask_dir:
+            others = [it for it in top.folders if top.at(it) != options.mask_dir]
+            archives = [it for it in top.archives if container_stem(it) != options.mask_dir]
+            top = replace(top, folders=others, archives=archives)
         stray, loose = _set_aside(raw, top, options)
         refuse_no_classes(raw, top, options)
         names = [*top.folders, *top.archives]
@@ -146,6 +151,8 @@ class _Scan:
         self.numbers = {name: number for number, (name, _) in enumerate(names)}
         self.rows: defaultdict[str, list[Row]] = defaultdict(list)
         self.members: list[Row] = []
+        self.masks: list[tuple[str, Row]] = []
+        self._mask_files = mask_files(source.options)
         self.ignored = [entry for entry in unit.stray if isinstance(entry, Ignored)]
         self.unmatched = [entry for entry in unit.stray if isinstance(entry, Unmatched)]
         self.counts: Counter[str] = Counter()
@@ -164,9 +171,15 @@ class _Scan:
             self.raw, container.path, deep=deep, restarts_name=name, gone=gone, copy=copy
         )
         self.restarts = found.restarts  # a gzip archive is a unit of its own
+        if unit.masks:
+            files = None if self.options.mask_column else self._mask_files
+            self.masks += mask_rows(files, container, found.images, self.options.mask_dir)
+            return
         self.ignored += found.ignored
         self.unmatched += [Unmatched("missing", it, container.path, unit.split) for it in gone]
-        placed = self._placed(container, found.images)
+        masks = self._mask_files
+        images = [it for it in found.images if not is_mask(masks, container, it)]
+        placed = self._placed(container, images if masks else found.images)
         if not unit.listed:
             self._add_rows(container, placed, found)
             return
@@ -209,7 +222,10 @@ class _Scan:
             unmatched = [Unmatched(it.kind, name(it.name), "", it.split) for it in unmatched]
         classes = list(self.numbers) if self.known is None else None
         counts = dict(self.counts + self.headers.counts)
-        return Scanned(self.rows, ignored, unmatched, classes, counts, self.restarts, self.members)
+        return Scanned(
+            *(self.rows, ignored, unmatched, classes, counts, self.restarts, self.members),
+            masks=self.masks,
+        )
 
 
 def _refuse_mixture(splits: Mapping[str, str], options: FolderOptions) -> None:

@@ -54,6 +54,7 @@ class ContainerUnit(ScanUnit):
     # What lay beside them; reported with the first unit. Images count for --max_bad.
     stray: tuple[Stray, ...] = ()
     listed: bool = False  # whether a list tells everything else of the images
+    masks: bool = False  # whether it has masks, which other units' images are joined with
 
 
 @dataclass(frozen=True, slots=True)

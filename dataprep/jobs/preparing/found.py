@@ -66,7 +66,11 @@ class RawData:
 
     def images(self, request: Request, parts: IndexParts) -> RawImages:
         """How their bytes are had."""
-        return RawImages(request.raw, parts.directory, request.recipe, self.found.names_files)
+        found = self.found
+        return RawImages(
+            *(request.raw, parts.directory, request.recipe),
+            *(found.names_files, found.fields, found.mask_values),
+        )
 
 
 def ready(request: Request) -> Request:
