@@ -21,7 +21,7 @@ ELSEWHERE = $(if $(wildcard $(MXNET)/.ready),DATAPREP_MXNET_PYTHON=$(abspath $(M
   $(if $(wildcard $(AZURITE)/.ready),DATAPREP_AZURITE=$(abspath $(AZURITE)/node_modules/.bin/azurite-blob))
 EVERYDAY := -m "not thorough and not container" $(PARALLEL)
 
-.PHONY: demo test test-all test-lowest test-pre test-remote test-container buckets readers test-example check crash fuzz simulate docs dist setup bench peers clean
+.PHONY: demo test test-all test-light test-lowest test-pre test-remote test-container buckets readers test-example check crash fuzz simulate docs dist setup bench peers clean
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -66,6 +66,16 @@ $(AZURITE)/.ready:
 
 # With the oldest versions that pyproject.toml promises to work with and that have wheels for this
 # Python, or with pre-releases of everything, as CI does every night.
+# Without Beam, what only reads, stages and verifies; docs/installing.md.
+test-light: LIGHT := $(VENV)-light
+test-light: setup
+	$(PYTHON) -m venv --clear $(LIGHT)
+	$(LIGHT)/bin/python -m pip install --quiet "pip>=25.1"
+	$(LIGHT)/bin/python -m pip install --quiet --requirement docker/light.txt --group test "jinja2>=3.1" "matplotlib>=3.8"
+	$(LIGHT)/bin/python -m pip install --quiet --no-deps --editable .
+	! $(LIGHT)/bin/python -c 'import apache_beam' 2>/dev/null
+	$(LIGHT)/bin/python -m pytest $(EVERYDAY) tests/sealed tests/training tests/staging tests/review
+
 test-lowest: VERSIONS := --resolution lowest-direct --only-binary :all:
 test-pre: VERSIONS := --prerelease allow
 test-lowest test-pre: test-%: setup

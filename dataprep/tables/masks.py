@@ -64,7 +64,7 @@ WITHOUT, ALONE = "images without a mask", "masks without an image"
 
 
 def said_of_masks(column: str) -> str:
-    """SQL of what raw data says by a mask, wherever that lies: its file's size, or what draws it."""
+    """SQL of what raw data says by a mask, wherever it lies: its file's size, or what draws it."""
     return f"coalesce(json_extract_string({column}, '$.size'), {column})"
 
 
