@@ -43,6 +43,7 @@ class Row(msgspec.Struct, frozen=True):
             since 1970: reading from it refuses what was changed since. 0 if nobody looked.
         drawn_on: width and height of the picture that the fields are of, which may be the
             image turned upright, or in another size; empty: they are of the image as it is stored.
+        frame: of one of several frames in the file, its number, from 1, and how many there are.
         alias: of an image of which a list tells the rest, what else the list may call it than by
             the key; empty if nothing.
     """
@@ -58,6 +59,7 @@ class Row(msgspec.Struct, frozen=True):
     packing: Packing = ()
     container_mtime: int = 0
     drawn_on: tuple[int, ...] = ()
+    frame: tuple[int, ...] = ()
     alias: str = ""
 
 

@@ -340,6 +340,7 @@ def folder(
     split_seed: int = 0,
     group_by: str = 'path',
     dicom_attributes: str | Sequence[str] | None = None,
+    frames: Literal['first', 'middle', 'all'] | None = None,
     hash_key: StrPath | None = None,
     hash_keys: bool = False,
     sink: str = 'tfrecord',
@@ -382,9 +383,10 @@ def folder(
     """Any image set: class folders, archives of them, or a listing.
 
     Without --listing, a folder's name is the class of what is in it: CLASS/x.jpg, also in .tar,
-    .tar.gz or .zip archives; an archive whose images are in no folder is a class itself. Top
-    folders or archives called train, val or test are splits. With --listing FILE, the file names
-    the images, which are files below the raw directory or in archives there, and their labels.
+    .tar.gz, .tar.zst, .tar.xz or .zip archives; an archive whose images are in no folder is a class
+    itself. Top folders or archives called train, val or test are splits. With --listing FILE, the
+    file names the images, which are files below the raw directory or in archives there, and their
+    labels.
 
     Killed at any moment, the same call resumes. ``dataprep.imagenet("RAW", "OUT", resize=256)`` is
     ``dataprep imagenet --raw_data_dir RAW --local_scratch_dir OUT --resize 256``; so is
@@ -472,6 +474,9 @@ def folder(
             laterality, body_part, age (in decades), age_years, sex, manufacturer,
             row_spacing, column_spacing (in mm), study, patient; all: these without
             age_years. The last two are hashed with --hash_key.
+        frames: Of DICOM of several frames: the first, the middle one, or all, each an image
+            with the key NAME#1, NAME#2, …, and never in two splits. [default: they are
+            refused]
         hash_key: A file with the secret key of hashes; openssl rand -hex 32 > FILE makes
             one.
         hash_keys: Make keys hashes of the images' paths, with --hash_key, where these may
@@ -603,7 +608,7 @@ def shards(
 
     What the files are is told by their content, and their splits by their names or folders:
     train-00000-of-00016.parquet, imagenet-val-000000.tar, val/…. They are read where they lie;
-    only images of compressed Parquet are copied once, below OUT, until the data set is sealed.
+    only what is compressed is copied once, below OUT, until the data set is sealed.
 
     Killed at any moment, the same call resumes. ``dataprep.imagenet("RAW", "OUT", resize=256)`` is
     ``dataprep imagenet --raw_data_dir RAW --local_scratch_dir OUT --resize 256``; so is

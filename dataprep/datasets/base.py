@@ -8,11 +8,13 @@ every option, format and guarantee that the shipped data sets have.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal
 
+from dataprep.archives.containers import codec_of
+from dataprep.archives.packed import Codec, Copy
 from dataprep.errors import SourceError, UsageError
 from dataprep.options import read, stated, written
 from dataprep.rows import Scanned
@@ -55,6 +57,17 @@ class ScanUnit:
     def copy_name(self) -> str:
         """The name, in the index, of the images that are copied from the unit."""
         return f"{self.name}.images"
+
+    @property
+    def unpacked_by(self) -> Codec | None:
+        """By what `container` is compressed, if it is unpacked into a copy to read it."""
+        return codec_of(self.container)
+
+    def scanned(self, scan: Callable[[Copy | None], Scanned]) -> Scanned:
+        """What the unit holds; of an archive that is not read in place, once there is a copy."""
+        if (codec := self.unpacked_by) is None:
+            return scan(None)
+        return Scanned(copy=lambda file: scan(Copy(codec, self.copy_name, file)))
 
 
 @dataclass(frozen=True)

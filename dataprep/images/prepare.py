@@ -85,7 +85,7 @@ class Prepared(msgspec.Struct, frozen=True):
         return masks.encode(masks.fitted(levels, self.turn, size, self.part))
 
 
-def prepare(data: bytes, recipe: Recipe) -> Prepared:
+def prepare(data: bytes, recipe: Recipe, frame: tuple[int, ...] = ()) -> Prepared:
     """Check one image and bring it into the form the recipe asks for.
 
     A good JPEG of 1 or 3 components passes through byte for byte, metadata included, unless
@@ -95,11 +95,16 @@ def prepare(data: bytes, recipe: Recipe) -> Prepared:
     what `Recipe.target` says. The result depends on the arguments and `codec_versions` only;
     threads may call this at once.
 
+    Args:
+        frame: which of how many frames of a DICOM, from 1; empty: its only one.
+
     Raises:
         dataprep.errors.ImageError: the image cannot be used; the message is the reason.
     """
     kind = kind_of(data)
-    special = {"JPEG": _prepare_jpeg, "PNG": _prepare_png, "DICOM": _prepare_dicom}.get(kind)
+    if kind == "DICOM":
+        return _prepare_dicom(data, recipe, frame)
+    special = {"JPEG": _prepare_jpeg, "PNG": _prepare_png}.get(kind)
     return special(data, recipe) if special else _prepare_other(data, kind, recipe)
 
 
@@ -177,9 +182,9 @@ def _unusual(header: Header, recipe: Recipe, *, plain: bool) -> str:
     return "" if target == "RAW" and plain else _misplaced(kind, recipe)
 
 
-def _prepare_dicom(data: bytes, recipe: Recipe) -> Prepared:
-    deep = recipe.depth == "keep"
-    found, burned = dicom.decode(data, recipe.dicom_window, recipe.max_pixels, deep=deep)
+def _prepare_dicom(data: bytes, recipe: Recipe, frame: tuple[int, ...]) -> Prepared:
+    window, most, deep = recipe.dicom_window, recipe.max_pixels, recipe.depth == "keep"
+    found, burned = dicom.decode(data, window, most, deep=deep, frame=frame)
     warning = dicom.BURNED_IN if burned else None
     return _store(found, recipe, recipe.target("DICOM"), 1, _misplaced("DICOM", recipe), warning)
 

@@ -172,7 +172,7 @@ def order_rows(table: pa.Table) -> Iterator[Row]:
         repeat("", size),
         map(_packing, *map(column, ("packing", "packed_size", "crc32", "restarts"))),
         (mtime or 0 for mtime in column("container_mtime")),
-        (tuple(sides or ()) for sides in column("drawn_on")),
+        *((tuple(some or ()) for some in column(name)) for name in ("drawn_on", "frame")),
     )
 
 
@@ -250,6 +250,8 @@ def _row_columns(
         columns["group"] = [row.group or None for row in rows]
     if any(row.drawn_on for row in rows):
         columns["drawn_on"] = [row.drawn_on or None for row in rows]
+    if any(row.frame for row in rows):
+        columns["frame"] = [row.frame or None for row in rows]
     for field in fields:
         column = [row.fields.get(field.name) for row in rows]
         if field.name in numbered:

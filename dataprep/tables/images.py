@@ -36,7 +36,7 @@ _SHOWN: Final = 5  # of what cannot be listed in full
 _LONGEST: Final = 1 << 12  # characters of a name there
 
 # What is known of an image from a list, and what from where it lies.
-_OF_LIST: Final = ["split", "key", "labels", "drawn_on", "group"]
+_OF_LIST: Final = ["split", "key", "labels", "drawn_on", "frame", "group"]
 _OF_PLACE: Final = [name for name in ORDER if name not in ("shard", *_OF_LIST)]
 
 _MATCHED: Final = """
@@ -117,7 +117,8 @@ MD5 of the seed, the split and the key, with a NUL between them.
 
 # The same for every layout of the raw data: it says nothing of where an image lies.
 _SUMMARY: Final = """
-select split, count(*), sum(size)::bigint, printf('%032x', bit_xor(md5_number(concat(
+select split, count(*), sum(size // coalesce(frame[2], 1))::bigint,
+printf('%032x', bit_xor(md5_number(concat(
     key, chr(0), size, chr(0), array_to_string(labels, '|'){fields}
 ))))
 from {table} group by split order by split

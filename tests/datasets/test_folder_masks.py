@@ -14,6 +14,7 @@ import pytest
 from PIL import Image
 
 import dataprep
+from dataprep.datasets.folder.dataset import Folder
 from dataprep.errors import DataprepError, UsageError
 from tests.conftest import everyday, hashes
 
@@ -131,7 +132,7 @@ def test_splits_tell_masks_of_one_name_apart(tmp_path: Path) -> None:
             assert records[0].mask().tolist() == levels_of(name).tolist()
 
 
-@pytest.mark.parametrize("form", everyday(["zip"], ["zip", "tar", "tgz", "two zips"]))
+@pytest.mark.parametrize("form", everyday(["zip", "txz"], ["tar", "tgz", "two zips"]))
 def test_masks_in_archives_are_read_in_place(form: str, tmp_path: Path) -> None:
     files, options = LAYOUTS["ADE20K"]
     raw = tmp_path / "raw"
@@ -149,7 +150,8 @@ def test_masks_in_archives_are_read_in_place(form: str, tmp_path: Path) -> None:
             for name, data in files.items():
                 packed.writestr(name, data)
     else:
-        with tarfile.open(raw / f"all.{form}", "w:gz" if form == "tgz" else "w") as tar:
+        mode: Any = {"tgz": "w:gz", "txz": "w:xz"}.get(form, "w")
+        with tarfile.open(raw / f"all.{form}", mode) as tar:
             for name, data in files.items():
                 info = tarfile.TarInfo(name)
                 info.size = len(data)
@@ -369,3 +371,8 @@ def test_masks_are_the_same_for_any_workers_and_growth(tmp_path: Path) -> None:
     dataprep.verify(tmp_path / "out1", level="decode")
     with dataprep.open(tmp_path / "out1", "train") as records:
         assert {one.key[-5]: one.mask().tolist() for one in records}["d"] == levels_of("a").tolist()
+
+
+def test_masks_of_all_frames_are_refused() -> None:
+    with pytest.raises(UsageError, match="--frames all with masks, of which there is one a file"):
+        Folder(frames="all", mask_dir="masks")

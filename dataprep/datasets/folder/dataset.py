@@ -53,9 +53,10 @@ class Folder(Dataset):
     summary: ClassVar[str] = """Any image set: class folders, archives of them, or a listing.
 
     Without --listing, a folder's name is the class of what is in it: CLASS/x.jpg, also in .tar,
-    .tar.gz or .zip archives; an archive whose images are in no folder is a class itself. Top
-    folders or archives called train, val or test are splits. With --listing FILE, the file names
-    the images, which are files below the raw directory or in archives there, and their labels.
+    .tar.gz, .tar.zst, .tar.xz or .zip archives; an archive whose images are in no folder is a class
+    itself. Top folders or archives called train, val or test are splits. With --listing FILE, the
+    file names the images, which are files below the raw directory or in archives there, and their
+    labels.
     """
     Options: ClassVar[type[FolderOptions]] = FolderOptions
     options: FolderOptions

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
-from dataprep.archives.containers import container_kind, container_stem
+from dataprep.archives.containers import container_stem, is_alone
 from dataprep.datasets.base import Found, ScanUnit
 from dataprep.datasets.folder.headers import KeyedHash
 from dataprep.datasets.folder.options import FolderOptions
@@ -223,7 +223,7 @@ def make_units(
     `ContainerUnit`.
     """
     ordered = sorted(containers, key=lambda container: (container.order, container.path))
-    batches = in_batches(ordered, lambda it: not it.prefix and container_kind(it.path) == "gzip")
+    batches = in_batches(ordered, lambda it: not it.prefix and is_alone(it.path))
     return [
         ContainerUnit(
             name=f"{name}-{number:05d}",

@@ -425,25 +425,30 @@ def _completed(
     headers: Headers, options: FolderOptions, images: pa.Table, *, read: bool = True
 ) -> pa.Table:
     """With what headers tell of the images, and with keys as they are wanted."""
-    if not (options.hash_keys or (read and options.dicom_attributes)):
+    if not (options.hash_keys or (read and (options.dicom_attributes or options.frames))):
         return images
     nothing = [0] * len(images)
     container, size = (
         images[name].to_pylist() if read else nothing for name in ("container", "size")
     )
-    columns = (images["split"].to_pylist(), images["key"].to_pylist(), container, size)
+    groups = images["group"].to_pylist() if read else nothing
+    columns = (images["split"].to_pylist(), images["key"].to_pylist(), container, size, groups)
+    # A row's number stands for its time of modification, which nobody reads here.
     found = [
-        (split, Row(key, place, 0, size, 0, ()))
-        for split, key, place, size in zip(*columns, strict=True)
+        (split, Row(key, place, 0, size, number, (), group=group or ""))
+        for number, (split, key, place, size, group) in enumerate(zip(*columns, strict=True))
     ]
     splits, rows = [], []
     for split, row in headers.complete(found, read=read):
         splits.append(split)
         rows.append(row)
     text = pa.string()
+    if len(rows) > len(images):  # of a file of several frames
+        images = images.take([row.modified for row in rows])
     changed = {"split": pa.array(splits, text), "key": pa.array([row.key for row in rows], text)}
-    if read and options.groups_by_header:
-        changed["group"] = pa.array([row.group for row in rows], text)
+    if read and (options.groups_by_header or options.frames):
+        changed["group"] = pa.array([row.group or None for row in rows], text)
+        changed["frame"] = pa.array([row.frame or None for row in rows], pa.list_(pa.int32()))
     for field in header_fields(options) if read else ():
         values = [row.fields.get(field.name) for row in rows]
         changed[field.name] = pa.array(values, arrow_type(field.rules.column))

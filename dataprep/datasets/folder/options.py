@@ -268,6 +268,11 @@ class FolderOptions:
         metavar="NAME,...|all",
         parse=_dicom_attributes,
     )
+    frames: Literal["first", "middle", "all"] | None = option(
+        "Of DICOM of several frames: the first, the middle one, or all, each an image with the "
+        "key NAME#1, NAME#2, …, and never in two splits. [default: they are refused]",
+        None,
+    )
     hash_key: Path | None = option(
         "A file with the secret key of hashes; openssl rand -hex 32 > FILE makes one.",
         None,
@@ -286,7 +291,8 @@ class FolderOptions:
         """
         given = stated(self)
         if self.annotations:
-            alone = (*_NEED_LISTING, "classes", "dicom_attributes", "hash_keys", "unlabelled")
+            of_headers = "dicom_attributes", "hash_keys", "frames"
+            alone = (*_NEED_LISTING, "classes", *of_headers, "unlabelled")
             if found := [name for name in alone if name in given]:
                 raise UsageError(f"--{found[0]} cannot be used with annotations; leave it out")
         elif odd := [it for it in self.listings if it.suffix.lower() not in FORMATS]:
@@ -339,6 +345,8 @@ class FolderOptions:
     def _check_masks(self) -> None:
         if self.mask_outlines and not self.annotations:
             raise UsageError("--mask_outlines needs COCO's annotations (--listing FILE.json)")
+        if self.frames == "all" and self.has_masks:
+            raise UsageError("--frames all with masks, of which there is one a file: leave one out")
         if self.mask_outlines and (self.mask_dir or self.mask_suffix):
             raise UsageError("--mask_outlines with masks in files: leave one of them out")
         if len(self.mask_column) > 1 and self.mask_runs is None:

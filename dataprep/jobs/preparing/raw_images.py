@@ -142,7 +142,7 @@ class RawImages:
                 raise data
             data = self.read(row) if data is None else data
             extras = EXTRAS.get(kind_of(data), ())
-            made = prepare(data, self.recipe)
+            made = prepare(data, self.recipe, row.frame)
             made = _turned_back(row, made) if row.drawn_on else made
             return *self._with_fields(row, made), extras
         except ImageError as error:
