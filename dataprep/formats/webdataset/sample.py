@@ -95,7 +95,7 @@ def encode(example: Example, info: DatasetInfo) -> list[tuple[str, bytes]]:
 
 
 def hub_features(info: Examples, formats: Collection[str]) -> list[Mapping[str, Any]]:
-    """The types of a sample's parts, as ``dataset_info`` of a card on the Hugging Face hub has them.
+    """The types of a sample's parts, as ``dataset_info`` of a card has them on Hugging Face.
 
     Without them, ``datasets`` takes the types of all from the first five samples: a list that is
     empty there stops it at the first that is not, and an attribute that is missing there is
