@@ -399,7 +399,12 @@ def _files(place: Path, pattern: str) -> list[str]:
     return sorted(map(str, place.glob(pattern)))
 
 
-READERS: Mapping[tuple[str, str], tuple[str, Callable[[Path, bool], Iterable[Record]]]] = {
+Read = Callable[[Path, bool], Iterable[Record]]
+DALI: dict[tuple[str, str], tuple[str, Read]] = {
+    (form, "DALI"): ("nvidia-dali-cuda120", partial(dali, form=form))
+    for form in ("tfrecord", "webdataset", "recordio", "lmdb")
+}
+READERS: Mapping[tuple[str, str], tuple[str, Read]] = {
     ("tfrecord", "tf.data"): ("tensorflow-cpu", tf_data),
     ("tfrecord", "TFDS"): ("tensorflow-datasets", tfds),
     ("arrayrecord", "Grain, then `tf.io`"): ("grain", grain),
@@ -426,12 +431,7 @@ READERS: Mapping[tuple[str, str], tuple[str, Callable[[Path, bool], Iterable[Rec
     ("hdf5", "h5py"): ("h5py", h5py),
     ("hdf5-arrays", "h5py"): ("h5py", h5py),
     ("hdf5-caffe", "h5py"): ("h5py", h5py),
-} | {
-    (form, "DALI"): (
-        "nvidia-dali-cuda120",
-        partial(dali, form=form),
-    )
-    for form in ("tfrecord", "webdataset", "recordio", "lmdb")
+    **DALI,
 }
 """The name of the package whose version counts, and how it is read, by format and reader."""
 

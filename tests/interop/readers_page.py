@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from dataprep.formats import DatasetInfo, Example
 from dataprep.plugins import load_sink
 from dataprep_schemas.fields import BOX_LABELS, BOXES, CAPTIONS, Field, Fields
+from tests.conftest import FOREIGN
 from tests.formats.examples import picture, places, write
 from tests.interop.foreign import CLASSES, READERS
 
@@ -28,7 +29,6 @@ KINDS = {"age": "int", "weight": "float", "view": "text"}
 CLASS_IDS = ("n01440764", "n01443537", "n01484850", "n01491361")
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "readers.md"
-FOREIGN = ROOT / ".venv-foreign"  # of `make readers`
 ONE_LABEL = {("lmdb", "lmdb, `caffe.proto`"), ("lmdb", "DALI")}  # a Datum has one
 ONE_LABEL |= {("webdataset", "Energon, `ImageClassificationSample`")}
 COUNT = 14
