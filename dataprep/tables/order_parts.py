@@ -153,10 +153,10 @@ def slices_of(paths: Sequence[Path], rows: int = 0) -> tuple[tuple[Slice, ...], 
 
 
 def ranges_for(images: int, shards: int, slices: int) -> int:
-    """How many ranges to make; 0 if the images are few, or in so few shards that it is no use."""
+    """How many ranges to make; 0 if the images are in so few shards that it is no use."""
     wanted = min(max(-(-images // _PART), slices), _MOST)
     ranges = min(wanted, shards)
-    return 0 if images < LARGE or wanted > ranges * _LARGEST else ranges
+    return 0 if wanted > ranges * _LARGEST else ranges
 
 
 def write_order_in_parts(

@@ -110,8 +110,8 @@ def sort(find: Find, tmp_path: Path) -> Sort:
     found.choose(["train"], ["a", "b", "c"], multilabel=False, seed=0, limit=None)
     sets = found.database.sql("from label_sets").to_arrow_table()
     parquet.write_table(sets, tmp_path / "label_sets.parquet")
-    about = ("train", 10, 2, "stratified", 0, TOKEN, order_columns(found))
-    return Sort(tmp_path, *about, slices_of(found.paths), 2)
+    columns, slices = order_columns(found), slices_of(found.paths)
+    return Sort(tmp_path, "train", 10, 2, "stratified", 0, TOKEN, columns, slices, 2)
 
 
 def test_a_file_that_was_damaged_meanwhile_is_told(sort: Sort) -> None:

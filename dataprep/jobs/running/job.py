@@ -250,21 +250,37 @@ class Job:
             index: where all of them are; empty if more than one table says which they are.
             sort: has workers do a step of putting very many in order.
         """
-        from dataprep.tables.order import order_is_current, shuffled
-        from dataprep.tables.order_parts import Sort, ranges_for, slices_of, write_order_in_parts
+        from dataprep.tables.order import shuffled
 
-        slices = slices_of(index) if sort is not None else ()
-        for it in self.splits if slices and sort is not None else ():
-            ranges = ranges_for(it.images, it.shards, len(slices))
-            order = self.workspace.order
-            if ranges and not order_is_current(order, it.name, token):
-                about = (it.name, it.images, it.shards, it.shuffle, seed, token, columns)
-                first = Sort(self.workspace.private, *about, slices, ranges)
-                write_order_in_parts(database, order, first, sort)
+        if index and sort is not None:
+            self._sort_in_parts(token, database, columns, seed, index, sort)
         self.put_in_order(
             token,
             lambda it: shuffled(database, it.name, it.images, it.shards, it.shuffle, seed, columns),
         )
+
+    def _sort_in_parts(
+        self,
+        token: str,
+        database: Database,
+        columns: str,
+        seed: int,
+        index: Sequence[Path],
+        sort: Callable[[Sort], None],
+    ) -> None:
+        """Have workers put the splits in order that have very many images."""
+        from dataprep.tables.order import order_is_current
+        from dataprep.tables import order_parts as parts
+
+        large = [it for it in self.splits if it.images >= parts.LARGE]
+        slices = parts.slices_of(index) if large else ()
+        order = self.workspace.order
+        for it in large:
+            ranges = parts.ranges_for(it.images, it.shards, len(slices))
+            if ranges and not order_is_current(order, it.name, token):
+                about = (it.name, it.images, it.shards, it.shuffle, seed, token, columns)
+                first = parts.Sort(self.workspace.private, *about, slices, ranges)
+                parts.write_order_in_parts(database, order, first, sort)
 
 
 def map_in_order(
