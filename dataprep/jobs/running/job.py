@@ -269,8 +269,8 @@ class Job:
         sort: Callable[[Sort], None],
     ) -> None:
         """Have workers put the splits in order that have very many images."""
-        from dataprep.tables.order import order_is_current
         from dataprep.tables import order_parts as parts
+        from dataprep.tables.order import order_is_current
 
         large = [it for it in self.splits if it.images >= parts.LARGE]
         slices = parts.slices_of(index) if large else ()
