@@ -189,6 +189,7 @@ class Images(AbstractContextManager["Images"]):
             there is one.
         identifiers: of the classes that the index calls otherwise, by what it calls them.
         renamed: what decisions call classes in the data set that is to grow, by their identifiers.
+        workers_sort: whether workers put very many in order, so that less memory will do here.
     """
 
     paths: Sequence[Path]
@@ -203,6 +204,7 @@ class Images(AbstractContextManager["Images"]):
     sealed: Path | None = None
     identifiers: Mapping[str, str] = field(default_factory=dict)
     renamed: Mapping[str, str] = field(default_factory=dict)
+    workers_sort: bool = False
     _assigned: Assigned | None = field(default=None, init=False)
     _has_chosen: bool = field(default=False, init=False)
     _stack: ExitStack = field(default_factory=ExitStack, init=False)
@@ -219,7 +221,7 @@ class Images(AbstractContextManager["Images"]):
         ``let_in`` those fresh ones that ``--exclude`` left out before.
         """
         rows = sum(self.statuses.values())
-        largest = min(rows, _SORTED) if self.are_alone else rows
+        largest = min(rows, _SORTED) if self.workers_sort and self.are_alone else rows
         kept = None if self.cut is None else self.cut.kept
         files = [*self.paths, *filter(None, [self.known, self.sealed, kept])]
         database = self._stack.enter_context(open_database(self.scratch, files, rows=largest))

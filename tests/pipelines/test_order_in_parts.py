@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from dataprep.tables import order_parts
+from dataprep_pipelines import run
 from tests.conftest import Cli, Made, hashes
 from tests.steering import remains
 
@@ -18,7 +19,8 @@ _KILLED = """
 import os, signal, sys
 from dataprep.cli import entry_point
 from dataprep.tables import order_parts
-order_parts.LARGE, order_parts._PART = 2, 4
+from dataprep_pipelines import run
+order_parts.LARGE, order_parts._PART, run._SORTS_HERE = 2, 4, True
 step, number = sys.argv.pop(1), int(sys.argv.pop(1))
 make = order_parts.make_part
 def make_or_die(sort, part):
@@ -34,6 +36,7 @@ entry_point()
 def _in_small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(order_parts, "LARGE", 2)
     monkeypatch.setattr(order_parts, "_PART", 4)
+    monkeypatch.setattr(run, "_SORTS_HERE", True)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -51,7 +54,7 @@ def test_nor_with_another_shuffle(
 ) -> None:
     words = ("--shuffle", shuffle, "--workers", 1)
     assert cli(*tiny.command(tmp_path / "parts", *words)).code == 0
-    monkeypatch.setattr(order_parts, "LARGE", 1 << 30)
+    monkeypatch.setattr(run, "_SORTS_HERE", False)
     result = cli(*tiny.command(tmp_path / "whole", *words))
     assert "order: " not in result.out
     assert hashes(tmp_path / "parts") == hashes(tmp_path / "whole")
@@ -62,8 +65,8 @@ def test_a_killed_run_begins_the_order_anew(
     cli: Cli, tiny: Made, tmp_path: Path, step: str
 ) -> None:
     words = tiny.command(tmp_path, "--workers", 1)
-    run = [sys.executable, "-c", _KILLED, step, "1", *map(str, words)]
-    assert subprocess.run(run, check=False, capture_output=True).returncode == -signal.SIGKILL
+    command = [sys.executable, "-c", _KILLED, step, "1", *map(str, words)]
+    assert subprocess.run(command, check=False, capture_output=True).returncode == -signal.SIGKILL
     assert [*(tmp_path / ".dataprep").glob(".order-train.*")]
     assert not [*(tmp_path / ".dataprep" / "order").glob("train.json")]
     assert cli(*words).code == 0

@@ -79,9 +79,9 @@ def make(raw: RawData, request: Request, grown: SealedSet | None) -> SealedSet |
 
             _choose(job, request, images)
             columns, seed = order_columns(images), request.seed
-            alone = images.are_alone and request.limit is None
-            index, sort = parts.tables() if alone else (), raw.workers.sort
-            job.shuffle(token, images.database, columns, seed, index=index, sort=sort)
+            alone = raw.workers.sorts and images.are_alone and request.limit is None
+            index = parts.tables() if alone else ()
+            job.shuffle(token, images.database, columns, seed, index=index, sort=raw.workers.sort)
         for text in source.describe_depth(job):
             raw.report(text)
     bring_back_copies(raw, job, parts)

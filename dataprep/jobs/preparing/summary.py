@@ -60,6 +60,7 @@ def open_images(
         workspace.records if grown is None else None,
         raw.dataset.name_classes(what, names).identifiers if names else {},
         {} if grown is None or (decided := decided_of(grown.manifest)) is None else decided.classes,
+        workers_sort=raw.workers.sorts and request.limit is None,
     )
 
 

@@ -68,6 +68,10 @@ class Workers(Protocol):
     def get_ready(self, job: Job) -> None:
         """Start what will write the job, while its images are put in order."""
 
+    @property
+    def sorts(self) -> bool:
+        """Whether very many images are put in order by `sort`, and not by the launcher."""
+
     def sort(self, sort: Sort) -> None:
         """Do all parts of a step of `dataprep.tables.order_parts`.
 
