@@ -38,7 +38,7 @@ FORMATS: Final = {
 _DELIMITERS: Final = {"csv": ",", "tsv": "\t"}
 _LONGEST_LINE: Final = 1 << 21  # of a header; the database takes lines of 2 MB
 _SHOWN: Final = 20  # columns in a message
-_READ_LINES: Final = (  # no byte of a line but its end means anything
+READ_LINES: Final = (  # no byte of a line but its end means anything
     "(select rtrim(coalesce(line, ''), chr(13)) as line from read_csv({file}, auto_detect=false, "
     "hive_partitioning=false, header=false, strict_mode=false, delim='\x01', quote='', escape='', "
     "columns={{'line': 'VARCHAR'}}))"
@@ -59,6 +59,7 @@ class ListFile:
 
     Attributes:
         path: where it is.
+        paths: the files that it is in: that, or several.
         name: what messages call it.
         columns: their names, in order; of plain lines ``path`` and ``label``.
         bare: whether plain lines are paths alone: the label is then the first folder of each.
@@ -69,6 +70,7 @@ class ListFile:
 
     def __init__(self, path: Path, form: str, *, ragged: bool = False) -> None:
         self.path = path
+        self.paths: tuple[Path, ...] = (path,)
         self.name = printable(path.name)
         self.form = form
         self._file = quoted(path)
@@ -148,7 +150,7 @@ class ListFile:
                 f"columns={{{columns}}}{self._more})"
             )
         else:
-            blank, source = "trim(line, ' ' || chr(9)) = ''", _READ_LINES.format(file=self._file)
+            blank, source = "trim(line, ' ' || chr(9)) = ''", READ_LINES.format(file=self._file)
             if self.form == "jsonl":
                 source = f"(select line, try_cast(line as json) as object from {source})"
         named, values = [f"{blank} as blank"], dict[str, object]()

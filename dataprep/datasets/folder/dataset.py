@@ -109,7 +109,7 @@ class Folder(Dataset):
         if not lists:
             wanted.refuse_options_of_listings()
         found = self._source(listed=bool(lists)).find(raw, lists)
-        several = wanted.label_separator or wanted.no_label or wanted.label_columns
+        several = wanted.label_separator or wanted.no_label
         multilabel = bool(found.multilabel or several or wanted.unlabelled)
         fields = [*found.fields, *headers]
         if multilabel and BOXES in fields and BOX_LABELS not in fields:
@@ -117,9 +117,7 @@ class Folder(Dataset):
         cut = None
         if wanted.cut is not None and wanted.stratify:
             cut = replace(wanted.cut.stratified, kept=wanted.splits_from)
-        classes = None if known is None else known.classes
-        if wanted.label_columns:
-            classes = tuple((name, name) for name in wanted.label_columns)
+        classes = found.classes if known is None else known.classes
         units, there = found.units, found.splits
         hint = wanted.hint if there == () else ()
         if wanted.cut is not None:
@@ -140,7 +138,7 @@ class Folder(Dataset):
             cut=cut,
             names_files=not wanted.hash_keys,
             whole=True,
-            known=known,
+            known=known or found.known,
         )
 
     def scan(self, raw: Path, found: Found, unit: ScanUnit) -> Scanned:

@@ -89,7 +89,7 @@ class FolderOptions:
         "A file that lists the images: path,label[,split] as CSV, TSV, JSON lines or Parquet, or "
         "lines `path label` (.txt); one a split, with commas, if their names tell it; or "
         "annotations, several with commas: COCO's .json, YOLO's data.yaml, or the "
-        "folder of Pascal VOC's .xml. A path, or a name in the raw directory. Without it, or with "
+        "folder of Pascal VOC's .xml; or the first file of a published layout (docs/folder.md). A path, or a name in the raw directory. Without it, or with "
         "none, folders tell the classes; or a metadata.csv, .jsonl or .parquet beside the images, "
         "as Hugging Face has it.",
         None,
@@ -230,7 +230,7 @@ class FolderOptions:
             alone = (*_NEED_LISTING, "classes", "dicom_attributes", "hash_keys", "unlabelled")
             if found := [name for name in alone if name in given]:
                 raise UsageError(f"--{found[0]} cannot be used with annotations; leave it out")
-        elif odd := [it for it in self.listings if it.suffix.lower() not in FORMATS]:
+        elif odd := [it for it in self.listings if it.suffix.lower() not in (*FORMATS, ".mat")]:
             raise UsageError(
                 f"--listing {printable(odd[0].name)}: expected a name that ends in "
                 f"{', '.join(FORMATS)}; rename it"
