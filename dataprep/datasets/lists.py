@@ -62,11 +62,14 @@ class ListFile:
         paths: the files that it is in: that, or several.
         name: what messages call it.
         columns: their names, in order; of plain lines ``path`` and ``label``.
+        described: what was understood of it, for the terminal; empty if that is plain.
         bare: whether plain lines are paths alone: the label is then the first folder of each.
 
     Raises:
         SourceError: it cannot be read, or has no header.
     """
+
+    described = ""
 
     def __init__(self, path: Path, form: str, *, ragged: bool = False) -> None:
         self.path = path
@@ -78,7 +81,7 @@ class ListFile:
         self._with_path: set[str] = set()
         self.bare = False
         try:
-            self.columns = self._column_names()
+            self.columns = self._there = self._column_names()
         except UnicodeDecodeError as error:
             raise _not_utf8(self.name) from error
         except OSError as error:
@@ -137,7 +140,7 @@ class ListFile:
             if self.bare:
                 places = ["line", "regexp_extract(trim(line), '^([^/]*)/', 1)"]
         else:  # their own names may be any text, and the same twice
-            places = [f"c{place}" for place in range(len(self.columns))]
+            places = [f"c{place}" for place in range(len(self._there))]
         blank = "false"
         if self.form == "parquet":
             source = f"{self._parquet} as given({', '.join(places)})"
@@ -155,7 +158,7 @@ class ListFile:
                 source = f"(select line, try_cast(line as json) as object from {source})"
         named, values = [f"{blank} as blank"], dict[str, object]()
         for number, (name, column) in enumerate(wanted.items()):
-            cell = places[self.columns.index(column)] if column in self.columns else "null::varchar"
+            cell = places[self._there.index(column)] if column in self._there else "null::varchar"
             if column and self.form == "jsonl":
                 extract = "json_extract" if name in as_json else "json_extract_string"
                 cell = f"{extract}(object, $field{number})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 import tarfile
@@ -10,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 import dataprep
 from dataprep.errors import SourceError, UsageError
@@ -339,3 +342,73 @@ def test_open_images(listing: str | None, tmp_path: Path) -> None:
             ("/m/01g317", "Person"),
             ("/m/0284d", "Parrot"),
         ]
+
+
+def objects(*lines: Mapping[str, Any]) -> str:
+    return "".join(json.dumps(line) + "\n" for line in lines)
+
+
+HUGGING_FACE: tuple[dict[str, Any], ...] = (
+    {
+        "file_name": "a.jpg",
+        "objects": {"bbox": [[4, 3, 8.0, 6], [0, 6, 4, 6]], "categories": [1, 0]},
+    },
+    {"file_name": "b.jpg", "objects": {"bbox": [], "categories": []}},
+    {"file_name": "c.jpg", "objects": {"bbox": [[0, 0, 16, 12]], "categories": [1]}},
+)
+OF_EACH = [  # as some write it, and `datasets` reads it
+    [{"bbox": box, "category": category} for box, category in zip(*said.values(), strict=True)]
+    for said in (line["objects"] for line in HUGGING_FACE)
+]
+
+
+@pytest.mark.parametrize("form", ["jsonl", "of each", "parquet"])
+def test_objects_of_hugging_face(form: str, tmp_path: Path) -> None:
+    raw = tree(tmp_path / "raw", *images("train", "a.jpg", "b.jpg", "c.jpg"))
+    rows = [dict(line) for line in HUGGING_FACE]
+    if form == "of each":
+        rows = [{**row, "objects": each} for row, each in zip(rows, OF_EACH, strict=True)]
+    if form == "parquet":
+        parquet.write_table(pa.Table.from_pylist(rows), raw / "train/metadata.parquet")
+    else:
+        (raw / "train/metadata.jsonl").write_text(objects(*rows))
+    found, told = stored(raw, tmp_path / "out", "train")
+    assert found == {
+        ("train", "a.jpg"): (["0", "1"], [[0.25, 0.25, 0.75, 0.75], [0, 0.5, 0.25, 1]], ["1", "0"]),
+        ("train", "b.jpg"): ([], []),
+        ("train", "c.jpg"): (["1"], [[0, 0, 1, 1]], ["1"]),
+    }
+    assert "objects: a box each, x, y, width and height, and its class" in told
+
+
+def test_objects_beside_a_label_are_read_where_they_are_named(tmp_path: Path) -> None:
+    lines = [{**line, "label": "indoor", "width": 32, "height": 24} for line in HUGGING_FACE]
+    raw = tree(
+        tmp_path / "raw",
+        *images("", "a.jpg", "b.jpg", "c.jpg"),
+        ("metadata.jsonl", objects(*lines)),
+    )
+    found, told = stored(raw, tmp_path / "out", "train")
+    assert found["train", "a.jpg"] == (["indoor"], [])
+    assert "objects left out" in told
+    found, _ = stored(raw, tmp_path / "named", "train", label_column="objects")
+    box = [0.125, 0.125, 0.375, 0.375]  # of a picture of 32 x 24
+    assert found["train", "a.jpg"] == (["0", "1"], [box, [0.0, 0.25, 0.125, 0.5]], ["1", "0"])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"bbox": [[1, 2, 3]], "categories": [1]},
+        {"bbox": [[1, 2, 3, 4]], "categories": []},
+        {"bbox": [[1, 2, 3, 4]], "categories": [1, 0]},
+        {"bbox": [[1, 2, "x", 4]], "categories": [1]},
+        {"boxes": [[1, 2, 3, 4]], "categories": [1]},
+        ["cat"],
+    ],
+)
+def test_objects_that_are_none_name_their_line(wrong: object, tmp_path: Path) -> None:
+    lines = [*HUGGING_FACE[:2], {"file_name": "c.jpg", "objects": wrong}]
+    raw = tree(tmp_path / "raw", *images("", "a.jpg"), ("metadata.jsonl", objects(*lines)))
+    with pytest.raises(SourceError, match=r"metadata\.jsonl, line 3: box: expected four numbers"):
+        stored(raw, tmp_path / "out")

@@ -12,6 +12,7 @@ from dataprep.datasets.folder.headers import Headers
 from dataprep.datasets.folder.layout import FolderFound, Images, ListingUnit, Source, images_of
 from dataprep.datasets.folder.layouts import LAYOUTS
 from dataprep.datasets.folder.listing import Listing
+from dataprep.datasets.folder.objects import Objects
 from dataprep.datasets.folder.published import Published
 from dataprep.datasets.lists import FORMATS, ClassList, ListFile
 from dataprep.datasets.splits import in_usual_order
@@ -43,10 +44,9 @@ class Listed(Source):
             form, several = listing.box_form()
             columns = ", ".join(map(printable, listing.boxes.values()))
             said = [f"boxes from {columns}, in {form}"] * bool(form)
-            if isinstance(listing.file, Published):
-                said = [listing.file.described, *said]
-                if "label" in listing.columns and options.label_column == "label":
-                    known = listing.file.class_list()
+            said = [*filter(None, [listing.file.described]), *said]
+            if isinstance(listing.file, Published) and listing.columns.get("label") == "label":
+                known = listing.file.class_list()
             if images.units and form == "pixels of files":
                 form, several = "", False
                 said = [
@@ -89,7 +89,10 @@ class Listed(Source):
             options = replace(options, split_name=unit.split)
         path = raw / unit.paths[0]
         if not unit.layout:
-            return Listing(ListFile(path, FORMATS[path.suffix.lower()]), options, known)
+            listed = ListFile(path, FORMATS[path.suffix.lower()])
+            if Objects.are_in(listed, options):
+                listed, options = Objects(path, listed.form), replace(options, label_column="label")
+            return Listing(listed, options, known)
         file = Published(LAYOUTS[unit.layout], [raw / each for each in unit.paths])
         classes = options.label_columns
         if not (classes or options.unlabelled or options.label_column != "label"):

@@ -113,6 +113,9 @@ class Published(ListFile):
         if self.classes:
             cells[0] = f"case when len(cells) = {len(self.classes) + 1} then path end"
         self.columns = [*said, *self.classes]
+        self._files = ", ".join(printable(path.name) for path in paths)
+        marks = [counted(len(self.classes), "class", "classes")] * bool(self.classes)
+        self.described = f"{self.name}: {', '.join([*said, *marks])} from {self._files}"
         kept = ", ".join(f"{cell} as c{place}" for place, cell in enumerate(cells))
         number = "class" if "class" in columns else "null"
         self._query = f"(select row, {number} as class, {kept} from {joined})"
@@ -127,17 +130,6 @@ class Published(ListFile):
                     f"where {label} <> '' group by {label} order by "
                     f"min({'try_cast(class as bigint)' if 'class' in has else 'row'}), {label}"
                 )
-
-    @property
-    def described(self) -> str:
-        """What was understood, for the terminal."""
-        columns = ", ".join(it for it in self.columns if it not in self.classes)
-        marks = f", {counted(len(self.classes), 'class', 'classes')}" if self.classes else ""
-        return f"{self.name}: {columns}{marks} from {self._files}"
-
-    @property
-    def _files(self) -> str:
-        return ", ".join(printable(path.name) for path in self.paths)
 
     def cells(
         self, wanted: Mapping[str, str], *, as_json: Collection[str] = ()
