@@ -160,12 +160,14 @@ class Folder(Dataset):
                 see = folder_fingerprint if container.prefix else stat_fingerprint
                 seen.append(see(raw, container.path))
         for path in unit.paths if isinstance(unit, ListingUnit) else ():
-            from dataprep.datasets.folder import voc, yolo
+            from dataprep.datasets.folder import labelme, voc, yolo
 
             place = raw / path
             try:
                 # The same content elsewhere is the same list.
-                files = voc.files_of(place) if place.is_dir() else [place]
+                files = [place]
+                if place.is_dir():
+                    files = [*voc.files_of(place), *labelme.files_of(place)]
                 if place.suffix.lower() in yolo.SUFFIXES:
                     files = yolo.files_of(raw, Path(path))
                 for each in files:

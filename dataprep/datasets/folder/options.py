@@ -89,9 +89,9 @@ class FolderOptions:
         "A file that lists the images: path,label[,split] as CSV, TSV, JSON lines or Parquet, or "
         "lines `path label` (.txt); one a split, with commas, if their names tell it; or "
         "annotations, several with commas: COCO's .json, YOLO's data.yaml, or the "
-        "folder of Pascal VOC's .xml; or the first file of a published layout (docs/folder.md). "
-        "A path, or a name in the raw directory. Without it, or with none, folders tell the "
-        "classes; or a metadata.csv, .jsonl or .parquet beside the images, as Hugging Face has it.",
+        "folder of Pascal VOC's .xml or LabelMe's .json; or the first file of a published layout "
+        "(docs/folder.md). A path, or a name in the raw directory. Without it, or with none, "
+        "folders tell the classes; or a metadata.csv, .jsonl or .parquet beside the images, as Hugging Face has it.",
         None,
         name="listing",
         metavar="FILE",
@@ -292,7 +292,7 @@ class FolderOptions:
 
     @cached_property
     def annotations(self) -> tuple[Path, ...]:
-        """COCO's files, VOC's folders or YOLO's file, as `listings`; empty: there are none."""
+        """COCO's files, folders of VOC or LabelMe, or YOLO's file, as `listings`; or none."""
         names = [name.strip() for name in (self.listed or NO_LISTING).split(",")]
         folders = not any(name in ("", NO_LISTING) or Path(name).suffix for name in names)
         suffixes = {Path(name).suffix.lower() for name in names}
