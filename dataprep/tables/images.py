@@ -25,7 +25,7 @@ from dataprep.tables.folds import number_folds
 from dataprep.tables.label_sets import number_label_sets, rename_labels
 from dataprep.tables.records import RecordsTable
 from dataprep.tables.rules import check_listed_once
-from dataprep_schemas.fields import Fields
+from dataprep_schemas.fields import BOX_LABELS, Fields, named
 from dataprep_schemas.manifest import Input, Unmatched
 from dataprep_schemas.state import Assigned, ExcludedNames
 from dataprep_schemas.tables import ORDER
@@ -247,7 +247,8 @@ class Images(AbstractContextManager["Images"]):
 
     def _identify(self, database: Database) -> str:
         """Make the view ``identified``: the parts, with the identifiers of their classes."""
-        rename_labels(database, "parts", "identified", self.identifiers, ordered=False)
+        boxes = named(self.fields, BOX_LABELS.kind)
+        rename_labels(database, "parts", "identified", self.identifiers, ordered=False, more=boxes)
         return "identified"
 
     def _join_lists(self, database: Database, parts: str, name: str) -> None:

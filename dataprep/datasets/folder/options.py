@@ -91,7 +91,8 @@ class FolderOptions:
         "annotations, several with commas: COCO's .json, YOLO's data.yaml, or the "
         "folder of Pascal VOC's .xml or LabelMe's .json; or the first file of a published layout "
         "(docs/folder.md). A path, or a name in the raw directory. Without it, or with none, "
-        "folders tell the classes; or a metadata.csv, .jsonl or .parquet beside the images, as Hugging Face has it.",
+        "folders tell the classes; or a metadata.csv, .jsonl or .parquet beside the images, as "
+        "Hugging Face has it.",
         None,
         name="listing",
         metavar="FILE",
