@@ -149,7 +149,7 @@ def cars(*rows: tuple[int, ...]) -> dict[str, Any]:
 FLOWERS: Mapping[str, Mapping[str, Any]] = {
     "imagelabels.mat": {"labels": np.array([[77, 77, 3, 10]], np.uint8)},
     "setid.mat": {
-        "trnid": np.array([[3, 1]], np.uint16),
+        "trnid": np.array([[3.0, 1.0]]),
         "valid": np.array([[2]], np.uint16),
         "tstid": np.array([[4]], np.uint16),
     },
@@ -412,3 +412,18 @@ def test_objects_that_are_none_name_their_line(wrong: object, tmp_path: Path) ->
     raw = tree(tmp_path / "raw", *images("", "a.jpg"), ("metadata.jsonl", objects(*lines)))
     with pytest.raises(SourceError, match=r"metadata\.jsonl, line 3: box: expected four numbers"):
         stored(raw, tmp_path / "out")
+
+
+def test_lists_may_be_elsewhere(tmp_path: Path) -> None:
+    raw = tree(tmp_path / "raw", *CUB[:2])
+    lists = tree(tmp_path / "lists", *CUB[2:])
+    found, _ = stored(raw, tmp_path / "out", "train", listing=lists / "images.txt")
+    assert [key for _, key in found] == ["002.Laysan_Albatross/Laysan_Albatross_0002_1027.jpg"]
+
+
+def test_without_labels_all_images_are_taken_or_those_of_named_lists(tmp_path: Path) -> None:
+    raw = tree(tmp_path / "raw", *CUB, *images("images", "more.jpg"))
+    found, _ = stored(raw, tmp_path / "out", "train", unlabelled=True)
+    assert len(found) == 3
+    found, _ = stored(raw, tmp_path / "named", "train", unlabelled=True, listing="images.txt")
+    assert [labels for labels, _ in found.values()] == [[]]

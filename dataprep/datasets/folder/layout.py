@@ -145,8 +145,9 @@ def lists_of(raw: Path, options: FolderOptions) -> list[ListingUnit]:
             )
     if options.listing_ruled_out:
         return []
-    published = [] if options.annotations else _published(raw, options)
-    if published:
+    # Where nobody names a layout, all images are taken without labels, not those of its lists.
+    any_image = options.annotations or (options.unlabelled and not options.listings)
+    if not any_image and (published := _published(raw, options)):
         return published
     if len(options.listings) > 1:
         return _listings_of_splits(options.listings)

@@ -76,7 +76,8 @@ def _fits(table: Table, paths: Sequence[Path]) -> bool:
 
 def folders_of_images(raw: Path, layout: Layout, paths: Sequence[Path]) -> list[str]:
     """The folders that are there and may have a layout's images, from the raw directory."""
-    roots = dict.fromkeys(each for path in paths for each in (path.parent, path.parent.parent))
+    above = (each for path in paths for each in (path.parent, path.parent.parent))
+    roots = dict.fromkeys((*above, raw))
     places = (root / inner / it for root in roots for inner in ("", "Img") for it in layout.images)
     below = (it.relative_to(raw) for it in places if it.is_relative_to(raw) and it.is_dir())
     return [*dict.fromkeys(it.as_posix() for it in below)]
@@ -210,7 +211,8 @@ def _elements(path: Path, table: Table) -> Iterator[list[str]]:
             for number, element in enumerate(np.ravel(np.asarray(alone, object)).tolist(), 1):
                 signs: dict[str, Any] = {NUMBER: number, ITSELF: element, VARIABLE: name}
                 places = table.places.values()
-                yield [str(signs[it] if it in signs else element[it]) for it in places]
+                found = [signs[it] if it in signs else element[it] for it in places]
+                yield [str(it).removesuffix(".0") for it in found]  # MATLAB's numbers are doubles
     except OSError as error:
         raise unreadable(str(path), error) from error
     except (ValueError, TypeError, LookupError, NotImplementedError) as error:
