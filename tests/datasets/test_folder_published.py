@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
+from scipy.io import savemat
 
 import dataprep
 from dataprep.errors import SourceError, UsageError
@@ -134,10 +135,9 @@ def test_celeba(listing: str | None, tmp_path: Path) -> None:
 
 
 def mats(raw: Path, files: Mapping[str, Mapping[str, Any]]) -> None:
-    io = pytest.importorskip("scipy.io")
     for name, variables in files.items():
         (raw / name).parent.mkdir(parents=True, exist_ok=True)
-        io.savemat(raw / name, dict(variables))
+        savemat(raw / name, dict(variables))
 
 
 def cars(*rows: tuple[int, ...]) -> dict[str, Any]:

@@ -100,12 +100,7 @@ class Published(ListFile):
         self.classes: tuple[str, ...] = ()
         self._values: dict[str, object] = {}  # what is in a `.mat`, by the names of parameters
         tables = [(table, *self._rows(table)) for table in layout.tables]
-        joined, columns = "", dict[str, None]()
-        for _, rows, has in tables:
-            shared = [name for name in has if name in columns]
-            more = f" left join (select {column_list(has)} from {rows}) using "
-            joined += f"{more}({column_list(shared)})" if joined and rows else rows
-            columns |= dict.fromkeys(has)
+        joined, columns = _joined([(rows, has) for _, rows, has in tables if rows])
         said = {it: identifier(it) for it in columns if it not in HELPERS} | {**layout.says}
         if layout.splits and "split" in said:
             cases = (f"when '{cell}' then '{name}'" for cell, name in layout.splits.items())
@@ -114,23 +109,13 @@ class Published(ListFile):
         if self.classes:
             cells[0] = f"case when len(cells) = {len(self.classes) + 1} then path end"
         self.columns = [*said, *self.classes]
-        self._files = ", ".join(printable(path.name) for path in paths)
-        marks = [counted(len(self.classes), "class", "classes")] * bool(self.classes)
-        self.described = f"{self.name}: {', '.join([*said, *marks])} from {self._files}"
         kept = ", ".join(f"{cell} as c{place}" for place, cell in enumerate(cells))
         number = "class" if "class" in columns else "null"
         self._query = f"(select row, {number} as class, {kept} from {joined})"
-        self._classes = ""
-        for table, rows, has in tables:
-            if layout.classes in table.splits:
-                label, rows = (
-                    ("label", rows) if "label" in has else (self._cell("label"), self._query)
-                )
-                self._classes = (
-                    f"select {label}, any_value({'name' if 'name' in has else label}) from {rows} "
-                    f"where {label} <> '' group by {label} order by "
-                    f"min({'try_cast(class as bigint)' if 'class' in has else 'row'}), {label}"
-                )
+        self._classes = [it for it in tables if layout.classes in it[0].splits]
+        self._files = ", ".join(printable(path.name) for path in paths)
+        marks = [counted(len(self.classes), "class", "classes")] * bool(self.classes)
+        self.described = f"{self.name}: {', '.join([*said, *marks])} from {self._files}"
 
     def cells(
         self, wanted: Mapping[str, str], *, as_json: Collection[str] = ()
@@ -156,8 +141,16 @@ class Published(ListFile):
         """
         if not self._classes:
             return None
+        ((_, rows, has),) = self._classes
+        label = "label" if "label" in has else self._cell("label")
+        number = "try_cast(class as bigint)" if "class" in has else "row"
+        query = (
+            f"select {label}, any_value({'name' if 'name' in has else label}) "
+            f"from {rows if 'label' in has else self._query} where {label} <> '' "
+            f"group by {label} order by min({number}), {label}"
+        )
         with open_database(None, self.paths, ordered=True) as database, self.explaining():
-            found = database.execute(self._classes, self._used(self._classes)).fetchall()
+            found = database.execute(query, self._used(query)).fetchall()
         forms = {normalize("NFC", form): it for it, _ in found for form in (it.strip("/"), it)}
         return ClassList(self.name, tuple(found), forms)
 
@@ -193,6 +186,17 @@ class Published(ListFile):
                 f"where row > {table.skip}"
             )
         return (f"({' union all '.join(queries)})", columns) if queries else ("", [])
+
+
+def _joined(tables: Sequence[tuple[str, list[str]]]) -> tuple[str, list[str]]:
+    """The rows of the first table with what the others say, and all columns."""
+    joined, columns = tables[0]
+    for rows, has in tables[1:]:
+        shared = [name for name in has if name in columns]
+        joined += f" left join (select {column_list(has)} from {rows}) "
+        joined += f"using ({column_list(shared)})"
+        columns = [*columns, *(name for name in has if name not in columns)]
+    return joined, columns
 
 
 def _elements(path: Path, table: Table) -> Iterator[list[str]]:
