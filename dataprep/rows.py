@@ -43,6 +43,7 @@ class Row(msgspec.Struct, frozen=True):
             since 1970: reading from it refuses what was changed since. 0 if nobody looked.
         drawn_on: width and height of the picture that the fields are of, which may be the
             image turned upright, or in another size; empty: they are of the image as it is stored.
+        frame: of one of several frames in the file, its number, from 1, and how many there are.
         alias: of an image of which a list tells the rest, what else the list may call it than by
             the key; empty if nothing.
     """
@@ -58,6 +59,7 @@ class Row(msgspec.Struct, frozen=True):
     packing: Packing = ()
     container_mtime: int = 0
     drawn_on: tuple[int, ...] = ()
+    frame: tuple[int, ...] = ()
     alias: str = ""
 
 
@@ -102,6 +104,8 @@ class Scanned:
         restarts: the restart points of a gzip archive, as bytes for a file of the index; empty if
             the unit is none.
         members: images whose labels, split and so on are in a list, which another unit scans.
+        masks: masks that are pictures, each with the split, if that is known; the alias of one is
+            the path of its image, without suffix.
         tables: rows of the table ``index`` (`dataprep_schemas.tables`) as they are, for units
             that are tables themselves; read once, so it may be an iterator. Missing columns are
             null.
@@ -116,5 +120,6 @@ class Scanned:
     counts: Mapping[str, int] = field(default_factory=dict)
     restarts: bytes = b""
     members: Sequence[Row] = ()
+    masks: Sequence[tuple[str, Row]] = ()
     tables: Iterable[pa.Table] = ()
     copy: Callable[[BinaryIO], Scanned] | None = None

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 # Options that say nothing to other engines.
 _OF_DASK = ("dask_client_address", "dask_scheduler_file", "dask_slurm", "dask_timeout")
 _OF_THIS_MACHINE = ("io_limit",)
+_BEAMS_PROCESSES = "multi_processing"  # of --direct_running_mode
 
 _OURS = (".dataprep", "manifest.json")
 
@@ -530,13 +531,15 @@ def _engine(
 
     workers = values["workers"] or usable_cores()
     engine = built(Engine, values, workers=workers, beam_options=tuple(beam_options))
+    ours = engine.is_local and not any(_BEAMS_PROCESSES in it for it in engine.beam_options)
     for names, of_use, what in (
         (_OF_DASK, engine.is_dask, "Dask's workers"),
-        (_OF_THIS_MACHINE, engine.is_local, "the processes that dataprep starts on this machine"),
+        (_OF_THIS_MACHINE, ours, "the processes that dataprep starts on this machine"),
     ):
         for name in names:
             if given.get(name) is not None and not of_use:
-                raise UsageError(f"--{name} is for {what}, but --runner is {engine.runner}")
+                beams = " with Beam's own processes" * (engine.is_local and not ours)
+                raise UsageError(f"--{name} is for {what}, but --runner is {engine.runner}{beams}")
     return engine
 
 

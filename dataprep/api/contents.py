@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -20,12 +20,14 @@ from dataprep.sealed.set import PresentSplit, SealedSet, described
 from dataprep.staging.directory import PRIVATE
 from dataprep.system.messages import counted, printable, sized
 from dataprep.tables.records import NAME, TURNED, check_sealed, conspicuous, count_reasons
-from dataprep_schemas.manifest import Statistics, Statuses
+from dataprep_schemas.fields import MASK
+from dataprep_schemas.manifest import Manifest, Statistics, Statuses
 
 if TYPE_CHECKING:
     from dataprep.jobs.preparing.dry_run import Plan
 
 _SHOWN = 5  # images that are not just stored
+_NUMBERS = 8  # of masks, in a line
 _PUBLISHED: Final = "since its files were found as they are published"
 _RULES: Final = {
     "imagenet": _PUBLISHED,
@@ -73,6 +75,49 @@ class SplitContents(Statuses, frozen=True, kw_only=True, forbid_unknown_fields=F
 
 
 @dataclass(frozen=True, slots=True)
+class MaskNumber:
+    """A number in the masks of a split.
+
+    Attributes:
+        number: 255 is a pixel of which nothing is said.
+        name: what it means; empty if that is not known.
+        images: that have it.
+        pixels: of all of them.
+    """
+
+    number: int
+    name: str
+    images: int
+    pixels: int
+
+
+@dataclass(frozen=True, slots=True)
+class MaskContents:
+    """The masks of a split.
+
+    Attributes:
+        without: how many images have none.
+        numbers: that the others have.
+    """
+
+    without: int
+    numbers: tuple[MaskNumber, ...]
+
+    def __str__(self) -> str:
+        """The most frequent numbers."""
+        total = max(sum(it.pixels for it in self.numbers), 1)
+        most = sorted(self.numbers, key=lambda it: -it.pixels)[:_NUMBERS]
+        said = [
+            f"{' '.join(filter(None, (str(it.number), it.name)))} {100 * it.pixels / total:.1f} %"
+            for it in most
+        ]
+        more = len(self.numbers) - len(most)
+        said += [f"and {more:,} more"] if more else []
+        said += [f"{counted(self.without, 'image')} without a mask"] if self.without else []
+        return f"pixels of masks: {', '.join(said)}"
+
+
+@dataclass(frozen=True, slots=True)
 class Contents:
     """A finished data set.
 
@@ -90,6 +135,7 @@ class Contents:
             is turned; of the whole data set.
         classes: identifier and name of every class, by number, whether or not it has images.
         recipe: what made it, in the words of the command line, without places.
+        masks: of each split, where images have any.
     """
 
     out: Path | str
@@ -103,6 +149,7 @@ class Contents:
     turned: int
     classes: tuple[tuple[str, str], ...]
     recipe: str
+    masks: Mapping[str, MaskContents] = field(default_factory=dict)
 
     def __str__(self) -> str:
         """A few lines a split."""
@@ -124,6 +171,8 @@ class Contents:
                 f"  {counted(len(self.classes), 'class', 'classes')}{without}, "
                 f"{split.rejected:,} rejected, {split.repaired:,} repaired, {split.warned:,} warned"
             )
+            if name in self.masks:
+                yield f"  {self.masks[name]}"
         if self.turned:
             yield (
                 f"{counted(self.turned, 'image')} with an EXIF orientation other than 1: `encoded` "
@@ -171,7 +220,26 @@ def inspect(out: str | os.PathLike[str]) -> Contents | Plan:
         turned=count_reasons(out / NAME, TURNED),
         classes=manifest.classes,
         recipe=recipe_of(identity_of(manifest)),
+        masks=_masks(out, manifest),
     )
+
+
+def _masks(out: Path, manifest: Manifest) -> dict[str, MaskContents]:
+    fields = [it for it in manifest.examples.fields if it.kind == MASK.kind]
+    if not fields:
+        return {}
+    from dataprep.tables.questions import mask_numbers
+
+    found: dict[str, MaskContents] = {}
+    names = dict(fields[0].numbers)
+    for split, number, images, pixels in mask_numbers(out, manifest.records_table, fields[0].name):
+        before = found.get(split, MaskContents(0, ()))
+        if number is None:
+            found[split] = replace(before, without=images)
+        else:
+            own = MaskNumber(number, names.get(number, ""), images, pixels)
+            found[split] = replace(before, numbers=(*before.numbers, own))
+    return found
 
 
 def _inspect_raw(raw: Path) -> Plan:

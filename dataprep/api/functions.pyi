@@ -322,6 +322,13 @@ def folder(
     uncertain: Literal['keep', 'positive', 'negative', 'exclude'] | None = None,
     caption_column: str = '',
     attribute_columns: str | Sequence[str] | None = None,
+    mask_dir: str = '',
+    mask_suffix: str = '',
+    mask_column: str | Sequence[str] | None = None,
+    mask_runs: Literal['rows', 'columns'] | None = None,
+    mask_outlines: bool = False,
+    mask_values: str | Mapping[int, int] | Sequence[tuple[int, int]] | None = None,
+    mask_classes: StrPath | None = None,
     inside: str = '',
     class_from: Literal['top', 'path'] = 'top',
     classes: StrPath | None = None,
@@ -333,6 +340,7 @@ def folder(
     split_seed: int = 0,
     group_by: str = 'path',
     dicom_attributes: str | Sequence[str] | None = None,
+    frames: Literal['first', 'middle', 'all'] | None = None,
     hash_key: StrPath | None = None,
     hash_keys: bool = False,
     sink: str = 'tfrecord',
@@ -375,9 +383,10 @@ def folder(
     """Any image set: class folders, archives of them, or a listing.
 
     Without --listing, a folder's name is the class of what is in it: CLASS/x.jpg, also in .tar,
-    .tar.gz or .zip archives; an archive whose images are in no folder is a class itself. Top
-    folders or archives called train, val or test are splits. With --listing FILE, the file names
-    the images, which are files below the raw directory or in archives there, and their labels.
+    .tar.gz, .tar.zst, .tar.xz or .zip archives; an archive whose images are in no folder is a class
+    itself. Top folders or archives called train, val or test are splits. With --listing FILE, the
+    file names the images, which are files below the raw directory or in archives there, and their
+    labels.
 
     Killed at any moment, the same call resumes. ``dataprep.imagenet("RAW", "OUT", resize=256)`` is
     ``dataprep imagenet --raw_data_dir RAW --local_scratch_dir OUT --resize 256``; so is
@@ -421,6 +430,25 @@ def folder(
             Parquet, a list of them.
         attribute_columns: The listing's columns that are kept as attributes of each image,
             such as age,sex; or all that are not used otherwise.
+        mask_dir: The folder of the images' masks, which has the tree that the images have:
+            a path in the raw directory or in its archives, or the name of such folders
+            anywhere. A mask has a number for each pixel: of a grey or indexed picture, 255
+            for none.
+        mask_suffix: What the name of a mask ends with, instead of the image's suffix, such
+            as _mask.png; or IMAGE=MASK, such as _leftImg8bit=_gtFine_labelIds. Without
+            --mask_dir, masks are beside their images.
+        mask_column: The listing's column of masks: paths, in --mask_dir or else the raw
+            directory; or columns with runs of pixels, `start length start length`, as
+            numbers 1, 2 and so on.
+        mask_runs: How --mask_column's runs count the pixels, from 1: along rows, as
+            CheXmask's do, or down columns, as most of Kaggle's.
+        mask_outlines: Make masks of what COCO's annotations outline, each category its
+            number: 1, 2 and so on in the order of the ids; 255 where different ones
+            overlap. Needs pycocotools.
+        mask_values: Numbers of masks that become others, such as 255=1 where 255 is a
+            class.
+        mask_classes: A list of what the numbers of masks mean: a name a line, from 0; or
+            `number<TAB>name`.
         inside: Take only what is below this path, in the raw directory or in its archives,
             as if all started there.
         class_from: The class of an image in folders: the top folder, as torchvision and
@@ -447,6 +475,9 @@ def folder(
             laterality, body_part, age (in decades), age_years, sex, manufacturer,
             row_spacing, column_spacing (in mm), study, patient; all: these without
             age_years. The last two are hashed with --hash_key.
+        frames: Of DICOM of several frames: the first, the middle one, or all, each an image
+            with the key NAME#1, NAME#2, …, and never in two splits. [default: they are
+            refused]
         hash_key: A file with the secret key of hashes; openssl rand -hex 32 > FILE makes
             one.
         hash_keys: Make keys hashes of the images' paths, with --hash_key, where these may
@@ -578,7 +609,7 @@ def shards(
 
     What the files are is told by their content, and their splits by their names or folders:
     train-00000-of-00016.parquet, imagenet-val-000000.tar, val/…. They are read where they lie;
-    only images of compressed Parquet are copied once, below OUT, until the data set is sealed.
+    only what is compressed is copied once, below OUT, until the data set is sealed.
 
     Killed at any moment, the same call resumes. ``dataprep.imagenet("RAW", "OUT", resize=256)`` is
     ``dataprep imagenet --raw_data_dir RAW --local_scratch_dir OUT --resize 256``; so is

@@ -15,6 +15,7 @@ from typing import Final, Literal
 from dataprep.archives import listing
 from dataprep.archives.listing import Listing, StoredImage
 from dataprep.archives.open_files import ForwardStream, open_container
+from dataprep.archives.packed import Codec, Copy, Unpacked, UnpackError
 from dataprep.archives.tar import AGAIN, Archive, ArchiveMember, members, walk
 from dataprep.archives.zip import zip_members
 from dataprep.errors import SourceError
@@ -22,13 +23,17 @@ from dataprep.rows import Ignored, Packing
 from dataprep.system.filesystems import walk as walk_folders
 from dataprep.system.messages import printable, unreadable
 
-Kind = Literal["tar", "gzip", "zip"]
+Kind = Literal["tar", "gzip", "zip", "zstd", "xz"]
 
 _SUFFIXES: Final[dict[str, Kind]] = {
     ".tar": "tar",
     ".tar.gz": "gzip",
     ".tgz": "gzip",
     ".zip": "zip",
+    ".tar.zst": "zstd",
+    ".tzst": "zstd",
+    ".tar.xz": "xz",
+    ".txz": "xz",
 }
 
 
@@ -43,6 +48,22 @@ def container_stem(name: str) -> str:
     return name[: len(name) - len(suffix)]
 
 
+def codec_of(name: str) -> Codec | None:
+    """By what an archive is compressed that cannot be read in place; None for any other file."""
+    kind = container_kind(name)
+    return kind if kind in ("zstd", "xz") else None
+
+
+def how_read(archives: Iterable[str]) -> str:
+    """What is said of archives; of those that are unpacked it is said with their sizes."""
+    return "" if any(map(codec_of, archives)) else ", read in place"
+
+
+def is_alone(name: str) -> bool:
+    """Whether an archive is a unit of its own, which has one file of restart points, or a copy."""
+    return container_kind(name) in ("gzip", "zstd", "xz")
+
+
 def list_container(
     raw: Path,
     container: str,
@@ -50,8 +71,9 @@ def list_container(
     deep: bool = False,
     restarts_name: str = "",
     gone: list[str] | None = None,
+    copy: Copy | None = None,
 ) -> Listing:
-    """List the images in a directory or archive; nothing is unpacked to disk.
+    """List the images in a directory or archive; nothing is unpacked to disk but into `copy`.
 
     Args:
         container: the directory or archive, relative to `raw`.
@@ -60,22 +82,25 @@ def list_container(
             a gzip archive refer to it.
         gone: gets the images, relative to `raw`, that are links which lead nowhere; None: refuse
             them.
+        copy: what ``.tar.zst`` and ``.tar.xz`` are unpacked to; None: they are refused.
 
     Raises:
         SourceError: it is unreadable, damaged, truncated, or no directory or archive.
+        SinkError: there is no room for the copy.
     """
     status = _status(raw, container)
     if stat.S_ISDIR(status.st_mode):
         return _list_folder(raw, container, deep=deep, gone=gone)
     kind = container_kind(container)
-    if kind is None or not stat.S_ISREG(status.st_mode):
+    unread = kind is None or (codec_of(container) and copy is None)
+    if unread or not stat.S_ISREG(status.st_mode):
         raise SourceError(
             f"{printable(container)} cannot be read in place; expected a folder, .tar, .tar.gz, "
             ".tgz or .zip; pack its images again as one of these, or move it away"
         )
     archive = Archive(container)
-    if kind == "gzip":
-        return _list_gzip(raw, archive, restarts_name)
+    if kind == "gzip" or copy is not None:
+        return _list_packed(raw, archive, restarts_name, copy)
     if kind == "zip":
         return _listing(zip_members(raw, container), archive, status.st_mtime_ns)
     return list_archive(raw, archive)
@@ -130,17 +155,20 @@ def _status(raw: Path, container: str) -> os.stat_result:
         raise unreadable(container, error) from error
 
 
-def _list_gzip(raw: Path, archive: Archive, restarts_name: str) -> Listing:
-    """Unpacks it twice, in memory and piece by piece: to list and check it, and for the points."""
+def _list_packed(raw: Path, archive: Archive, restarts_name: str, copy: Copy | None) -> Listing:
+    """Unpacks it, piece by piece: into the copy; or gzip twice, to list it and for the points."""
     from dataprep.archives.gzip import find_restarts, unpack  # late: it loads numpy
 
     container = archive.container
     try:
         file = open_container(raw, container, ahead=True)
+        if copy is not None:
+            unpacked = walk(Unpacked(file, copy), archive)
+            return _listing(unpacked, archive, file.mtime, ("copy", copy.name))
         stream = ForwardStream(unpack(file))
         found = _listing(walk(stream, archive), archive, file.mtime, ("gzip", restarts_name))
         restarts = find_restarts(file, stream.produced, len(found.images))
-    except (zlib.error, BadGzipFile, EOFError) as error:
+    except (zlib.error, BadGzipFile, EOFError, UnpackError) as error:
         raise SourceError(
             f"{printable(container)} is damaged or truncated: {printable(str(error))}; {AGAIN}"
         ) from error

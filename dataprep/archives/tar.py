@@ -128,7 +128,8 @@ def walk(stream: ByteStream, archive: Archive) -> Iterator[ArchiveMember]:
             _require_end(stream, archive, tar.offset)
     except _DAMAGE as error:
         reason = printable(str(error)) or type(error).__name__
-        kind = "is damaged or not a tar archive (a compressed one must be called .tar.gz)"
+        names = "a compressed one must be called .tar.gz, .tar.zst or .tar.xz"
+        kind = f"is damaged or not a tar archive ({names})"
         raise _faulty(archive, f"{kind}: {reason}") from error
 
 

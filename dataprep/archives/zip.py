@@ -31,6 +31,8 @@ _LOCATOR_MAGIC: Final = b"PK\x06\x07"
 _LONGEST_END: Final = 56 + 20 + 22 + 65535
 _ENCRYPTED: Final = 0x1 | 0x40 | 0x2000
 _PATCH: Final = 0x20
+# Methods that are not read; Windows takes the first for large files. Source: section 4.4.5.
+_OTHERS: Final = {9: "deflate64", 12: "bzip2", 14: "LZMA", 93: "Zstandard", 95: "xz"}
 _UTF8: Final = 0x800
 # UNIX and macOS, by the upper byte of "version made by". Source: the same, section 4.4.2.
 _UNIX: Final = (3, 19)
@@ -134,7 +136,8 @@ def _refusal(info: zipfile.ZipInfo) -> str:
         return "not a regular file"
     stored = info.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
     if not stored or info.flag_bits & _PATCH:
-        return f"compressed by method {info.compress_type} (expected 0, stored, or 8, deflate)"
+        method = _OTHERS.get(info.compress_type, "another method")
+        return f"compressed by {method} ({info.compress_type}; expected 0, stored, or 8, deflate)"
     return ""
 
 

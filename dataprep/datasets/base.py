@@ -8,17 +8,19 @@ every option, format and guarantee that the shipped data sets have.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal
 
+from dataprep.archives.containers import codec_of
+from dataprep.archives.packed import Codec, Copy
 from dataprep.errors import SourceError, UsageError
 from dataprep.options import read, stated, written
 from dataprep.rows import Scanned
 from dataprep.system.messages import printable, some_of
 from dataprep.tables.cut import StratifiedCut
-from dataprep_schemas.fields import DECLARED, MEANINGS, Field, Fields
+from dataprep_schemas.fields import DECLARED, MASK, MEANINGS, Field, Fields
 from dataprep_schemas.tables import INDEX, ORDER, RECORDS
 
 OLDEST: Final = 120  # years; an age above is a mistake, or stands for none
@@ -56,6 +58,17 @@ class ScanUnit:
         """The name, in the index, of the images that are copied from the unit."""
         return f"{self.name}.images"
 
+    @property
+    def unpacked_by(self) -> Codec | None:
+        """By what `container` is compressed, if it is unpacked into a copy to read it."""
+        return codec_of(self.container)
+
+    def scanned(self, scan: Callable[[Copy | None], Scanned]) -> Scanned:
+        """What the unit holds; of an archive that is not read in place, once there is a copy."""
+        if (codec := self.unpacked_by) is None:
+            return scan(None)
+        return Scanned(copy=lambda file: scan(Copy(codec, self.copy_name, file)))
+
 
 @dataclass(frozen=True)
 class Found:
@@ -79,6 +92,7 @@ class Found:
         names_files: whether the table of records may name the files that were rejected.
         copied: bytes of images that scanning copies into the index, since they cannot be read in
             place.
+        mask_values: numbers of masks, and what they become.
         whole: whether anything in the raw directory may be taken for images, so that no output
             may go there; otherwise only what the units' containers are in.
     """
@@ -93,6 +107,7 @@ class Found:
     cut: StratifiedCut | None = field(default=None, repr=False)
     names_files: bool = True
     copied: int = field(default=0, repr=False)
+    mask_values: tuple[tuple[int, int], ...] = field(default=(), repr=False)
     whole: bool = field(default=False, repr=False)
 
 
@@ -133,8 +148,9 @@ def refuse_reserved(fields: Iterable[Field], place: str) -> None:
     """
     reserved = {*INDEX, *ORDER, *RECORDS}
     reserved |= {name for name, field in DECLARED.items() if field.kind not in ("int", "text")}
+    own = (it for it in fields if it not in MEANINGS and it.kind != MASK.kind)
     # DuckDB takes names that differ in case for the same.
-    if clash := [it.name for it in fields if it not in MEANINGS and it.name.lower() in reserved]:
+    if clash := [it.name for it in own if it.name.lower() in reserved]:
         raise SourceError(
             f"{place}: {some_of(clash)} cannot be an attribute, since dataprep's tables have a "
             "column of that name; rename it or leave it out"

@@ -83,8 +83,8 @@ def in_batches(items: Sequence[Item], is_alone: Callable[[Item], bool]) -> list[
     """Folders or files in about 350 units or, if there are very many, 64 in each; in their order.
 
     Args:
-        is_alone: whether one is a unit of its own, and comes first: a gzip archive, since a unit
-            has one file of restart points.
+        is_alone: whether one is a unit of its own, and comes first: a compressed archive, since a
+            unit has one file of restart points and one copy.
     """
     alone = [item for item in items if is_alone(item)]
     others = [item for item in items if not is_alone(item)] if alone else items

@@ -42,7 +42,7 @@ from dataprep.errors import SourceError, UsageError
 from dataprep.formats.subprocess_reader import in_child
 from dataprep.options import options_of, stated
 from dataprep.rows import Row, Scanned
-from dataprep_schemas.fields import BOX_LABELS, BOXES, NAME, named
+from dataprep_schemas.fields import BOX_LABELS, BOXES, MASK, NAME, named
 
 _MOST_CHARACTERS = 200  # a file name has 255 bytes at most; index files add endings
 _SECOND = 1_000_000_000
@@ -288,7 +288,7 @@ def _check_row(found: Found, row: dict[str, Any]) -> None:
     assert len(set(labels)) == len(labels), f"{key}: each label once"
     for field in found.fields:
         value, rules = row[field.name], field.rules
-        if value is None or field.kind == BOX_LABELS.kind:  # which are names here
+        if value is None or field.kind in (BOX_LABELS.kind, MASK.kind):  # which are texts here
             continue
         wrong = rules.expected(rules.of_cell(value))
         assert not wrong, f"{key}: its {field.name} is {value!r}, expected {wrong}"

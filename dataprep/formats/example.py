@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from dataprep.errors import ImageError, SinkError
 from dataprep.images.decode import orientation_of, shown, sniff, to_pixels
 from dataprep.system.messages import printable
-from dataprep_schemas.fields import BOX_LABELS, BOXES, Box, Fields, Kind, Value, present
+from dataprep_schemas.fields import BOX_LABELS, BOXES, MASK, Box, Fields, Kind, Value, present
 from dataprep_schemas.manifest import Color
 
 if TYPE_CHECKING:
@@ -86,6 +86,25 @@ class Example:
         """The boxes as they lie on what `image` and `array` give."""
         boxes: tuple[Box, ...] = self.fields.get(BOXES.name, ())
         return boxes and BOXES.rules.moved(boxes, self.orientation)[0]
+
+    def mask(self) -> NDArray[np.uint8]:
+        """The number of each pixel of `image` and `array`, (height, width); 255 is none.
+
+        All are 255 where the example has no mask.
+
+        Raises:
+            ImageError: the mask is damaged, or of another size.
+        """
+        from dataprep.images import masks, pixels  # late: most data sets have none
+
+        stored = self.fields.get(MASK.name)
+        if stored is None:
+            levels = masks.nothing(self.height, self.width)
+        else:
+            levels = masks.read(stored, self.height * self.width)
+            if levels.shape != (self.height, self.width):
+                raise ImageError(f"its mask has {levels.shape[1]}x{levels.shape[0]} pixels")
+        return pixels.upright(levels, self.orientation)
 
     def image(self) -> Image:
         """The picture: of mode ``RGB``, or ``L`` where `colorspace` is grey.

@@ -17,9 +17,11 @@ import msgspec
 import numpy as np
 
 from dataprep.archives.listing import StoredImage
-from dataprep.archives.open_files import FileRange
+from dataprep.archives.open_files import ByteStream
+from dataprep.archives.packed import Codec, Copy
 from dataprep.errors import SourceError
-from dataprep.formats.samples import HEAD, LONGEST, Sample, Value, is_image, opened
+from dataprep.formats.samples import HEAD, LONGEST, Sample, Value, is_image, streamed
+from dataprep.rows import Packing
 from dataprep.system.messages import printable, unreadable
 from dataprep.system.regular_files import read_regular
 
@@ -30,6 +32,14 @@ _NUMBERS: Final = {"int": "<i8"} | {
 }
 _TEXTS: Final = ("str", "str_int", "str_float", "str_decimal")
 _FILES: Final = ("jpeg", "png", "bytes")
+# Source: streaming/base/compression.py; a level may follow, as in zstd:3.
+_CODECS: Final[Mapping[str, Codec]] = {
+    "zstd": "zstd",
+    "gz": "gzip",
+    "bz2": "bz2",
+    "br": "brotli",
+    "snappy": "snappy",
+}
 
 
 class _File(msgspec.Struct, frozen=True):
@@ -45,6 +55,25 @@ class Shard(msgspec.Struct, frozen=True):
     raw_data: _File
     samples: int
     format: str
+    zip_data: _File | None = None
+    compression: str | None = None
+
+    def codec(self, name: str) -> Codec | None:
+        """By what its file of this name is compressed; None: it is not.
+
+        Raises:
+            SourceError: by what nothing here unpacks.
+        """
+        if name == self.raw_data.basename:
+            return None
+        said = str(self.compression)
+        if (codec := _CODECS.get(said.partition(":")[0])) is None:
+            raise SourceError(
+                f"{printable(name)} is compressed by {printable(said)}, as {INDEX} says; expected "
+                f"one of {', '.join(_CODECS)}; write the shards again with one of these, or with "
+                "none"
+            )
+        return codec
 
 
 class _Index(msgspec.Struct, frozen=True):
@@ -52,7 +81,10 @@ class _Index(msgspec.Struct, frozen=True):
 
 
 def mds_shards(raw: Path, folder: str) -> Mapping[str, Shard] | None:
-    """The shards of a directory by their file's name; None if its index is somebody else's.
+    """The shards of a directory by their files' names, compressed and not.
+
+    Returns:
+        None if its index is somebody else's.
 
     Raises:
         SourceError: the index cannot be read.
@@ -63,14 +95,19 @@ def mds_shards(raw: Path, folder: str) -> Mapping[str, Shard] | None:
         raise unreadable(f"{folder}/{INDEX}", error) from error
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-    return {each.raw_data.basename: each for each in found.shards if each.format == "mds"}
+    shards = [each for each in found.shards if each.format == "mds"]
+    packed = {each.zip_data.basename: each for each in shards if each.zip_data}
+    return packed | {each.raw_data.basename: each for each in shards}
 
 
-def mds_samples(raw: Path, container: str) -> Iterator[Sample]:
+def mds_samples(raw: Path, container: str, copy: Copy | None = None) -> Iterator[Sample]:
     """The samples of a shard, which have no keys.
 
+    Args:
+        copy: what one that is compressed is unpacked to.
+
     Raises:
-        SourceError: the shard or the index cannot be read or is damaged, or is compressed.
+        SourceError: the shard or the index cannot be read or is damaged.
     """
     folder, _, name = container.rpartition("/")
     shard = (mds_shards(raw, folder) or {}).get(name)
@@ -79,19 +116,18 @@ def mds_samples(raw: Path, container: str) -> Iterator[Sample]:
             f"{printable(folder)}/{INDEX} does not list {printable(name)}; copy or download it "
             "again"
         )
-    with opened(raw, container, "MDS shard") as source:
-        stream = FileRange(source, 0, source.size)
+    with streamed(raw, container, "MDS shard", copy) as (source, stream, packing):
         (count,) = struct.unpack("<I", stream.read_at(0, 4))
         if count != shard.samples:
             raise ValueError(f"{count} samples, its index says {shard.samples}")
-        file = container, source.mtime
+        file = container, packing, source.mtime
         for number in range(count):
             start, end = struct.unpack("<II", stream.read_at(4 + 4 * number, 8))
             yield _sample(stream, shard, (start, end), file)
 
 
 def _sample(
-    stream: FileRange, shard: Shard, place: tuple[int, int], file: tuple[str, int]
+    stream: ByteStream, shard: Shard, place: tuple[int, int], file: tuple[str, Packing, int]
 ) -> Sample:
     at, end = place
     varying = shard.column_sizes.count(None)
@@ -103,8 +139,8 @@ def _sample(
         size = next(sizes) if fixed is None else fixed
         if encoding in _FILES:
             if is_image(stream.read_at(at, min(HEAD, size))):
-                container, mtime = file
-                sample.images[name] = StoredImage("", container, at, size, 0, (), mtime)
+                container, packing, mtime = file
+                sample.images[name] = StoredImage("", container, at, size, 0, packing, mtime)
         elif size > LONGEST:
             sample.unread.append(name)
         elif (value := _value(encoding, stream.read_at(at, size))) is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,9 +13,11 @@ from typing import Any, Final, NamedTuple
 from google.protobuf.message import DecodeError
 
 from dataprep.archives.listing import StoredImage
-from dataprep.archives.open_files import OpenFile, open_container
+from dataprep.archives.open_files import ByteStream, FileRange, OpenFile, open_container
+from dataprep.archives.packed import Copy, Unpacked, UnpackError
 from dataprep.archives.tar import AGAIN
 from dataprep.errors import SinkError, SourceError
+from dataprep.rows import Packing
 from dataprep.system.messages import printable, unreadable
 
 # Of a field: a number, text, a list of either, or nothing; or nested, such as boxes.
@@ -31,7 +34,7 @@ _MOST_BITS: Final = 70  # of a number of 64 in bytes of 7
 # What parsing of damaged bytes lets through: of numbers, text, JSON, protocol buffers, and Arrow's.
 _DAMAGE: Final = (
     *(ValueError, LookupError, ArithmeticError, EOFError, struct.error, DecodeError),
-    *(NotImplementedError, TypeError, RecursionError),
+    *(NotImplementedError, TypeError, RecursionError, UnpackError),
 )
 
 
@@ -92,3 +95,17 @@ def opened(raw: Path, container: str, kind: str) -> Iterator[OpenFile]:
         raise SourceError(
             f"{printable(container)} is damaged or truncated, or no {kind}: {reason}; {AGAIN}"
         ) from error
+
+
+@contextmanager
+def streamed(
+    raw: Path, container: str, kind: str, copy: Copy | None
+) -> Iterator[tuple[OpenFile, ByteStream, Packing]]:
+    """The same, with what is in it, or is unpacked to a copy, and how its images are read."""
+    with opened(raw, container, kind) as file:
+        if copy is None:
+            yield file, FileRange(file, 0, file.size), ()
+            return
+        stream = Unpacked(file, copy)
+        yield file, stream, ("copy", copy.name)
+        stream.reach(sys.maxsize)

@@ -49,6 +49,7 @@ from dataprep_schemas.fields import (
     BOX_LABELS,
     BOXES,
     CAPTIONS,
+    MASK,
     PLAIN,
     Field,
     Fields,
@@ -68,6 +69,7 @@ _SINGLE = DatasetInfo(
     fields=(
         BOXES,
         CAPTIONS,
+        MASK,
         *(Field(f"{it}_{at}", it) for it in PLAIN for at in "ab" if it != "flags"),
     ),
 )

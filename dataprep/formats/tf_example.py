@@ -6,7 +6,8 @@ the bounding box keys that the tf_cnn_benchmarks, slim and NVIDIA readers ask fo
 over features that they do not ask for.
 
 docs/formats.md has a table of them. Labels are 1-based, 0 is background. ``image/caption`` is what
-TensorFlow's ``create_coco_tf_record.py`` writes. Map keys are serialised in sorted order, so equal
+TensorFlow's ``create_coco_tf_record.py`` writes, ``image/segmentation/class/encoded`` DeepLab's
+``build_data.py``. Map keys are serialised in sorted order, so equal
 examples have equal bytes.
 """
 
@@ -19,7 +20,7 @@ from dataprep.errors import SinkError
 from dataprep.formats.example import DatasetInfo, Example, as_stored, to_bytes, to_text
 from dataprep.system.messages import printable
 from dataprep_schemas import example_pb2
-from dataprep_schemas.fields import BOX_LABELS, BOXES, CAPTIONS, Box, Fields, Value
+from dataprep_schemas.fields import BOX_LABELS, BOXES, CAPTIONS, MASK, Box, Fields, Value
 
 LABEL_BASE = 1
 _BOX_KEYS = ("xmin", "ymin", "xmax", "ymax")
@@ -27,10 +28,12 @@ _BOX = "image/object/bbox/"
 _BOX_LABELS = f"{_BOX}label"
 _ATTRIBUTE = "attribute/"
 _PUBLISHED = {"image/caption": CAPTIONS}
-# Boxes have several features, which stand behind the image.
+_MASK = "image/segmentation/class/"
+# Boxes and masks have several features, which stand behind the image.
 _KEYS = {field.name: key for key, field in _PUBLISHED.items()} | {
     BOXES.name: "",
     BOX_LABELS.name: "",
+    MASK.name: "",
 }
 _LARGEST = 2**31 - 1  # bytes of a message
 _REMEMBERED = 1 << 12  # features that come again and again, such as a class or a height
@@ -63,6 +66,7 @@ def encode(example: Example, info: DatasetInfo) -> tuple[bytes, bytes, bytes]:
             _ints("image/height", example.height),
             _text("image/key", example.key),
             _box_features(boxes, box_labels, names),
+            *_mask_features(example.fields.get(MASK.name)),
             _ints("image/width", example.width),
         )
     )
@@ -122,6 +126,7 @@ def decode(data: bytes, info: DatasetInfo) -> Example:
             **dict(_fields(feature)),
             BOXES.name: tuple(zip(*(floats(_BOX + it) for it in _BOX_KEYS), strict=True)),
             BOX_LABELS.name: tuple(numbers(_BOX_LABELS)) if multilabel else (),
+            MASK.name: (*texts(f"{_MASK}encoded"), b"")[0],
         },
     )
     if synset and info.classes and synset != found.synset:
@@ -186,6 +191,12 @@ def _box_features(boxes: tuple[Box, ...], labels: tuple[int, ...], shown: tuple[
     if shown:
         found.append(_texts("image/object/class/text", *shown))
     return b"".join(found)
+
+
+def _mask_features(mask: bytes | None) -> Iterator[bytes]:
+    if mask is not None:
+        yield _bytes_opening(f"{_MASK}encoded", len(mask)) + mask
+        yield _texts(f"{_MASK}format", "png")
 
 
 @lru_cache

@@ -21,12 +21,12 @@ import google_crc32c
 from typing_extensions import override
 
 from dataprep.archives.listing import StoredImage
-from dataprep.archives.open_files import FileRange
+from dataprep.archives.packed import Copy
 from dataprep.errors import SinkError
 from dataprep.formats import Layout, PlainSink, Record, ShardName, tf_example
 from dataprep.formats.example import DatasetInfo, Example
 from dataprep.formats.reference_readers import import_reader
-from dataprep.formats.samples import HEAD, LONGEST, Sample, Value, is_image, opened, varint
+from dataprep.formats.samples import HEAD, LONGEST, Sample, Value, is_image, streamed, varint
 from dataprep.formats.stream import StreamReader, StreamWriter
 from dataprep.system.regular_files import read_regular
 from dataprep_schemas import example_pb2
@@ -88,41 +88,48 @@ def unframe(record: bytes) -> bytes:
     return data
 
 
-def frames(read: Read, size: int) -> Iterator[tuple[int, int]]:
+def frames(read: Read, reach: Callable[[int], int]) -> Iterator[tuple[int, int]]:
     """Where the data of each record of a file starts and ends; the data is not read.
+
+    Args:
+        reach: tells how many of the first so many bytes there are.
 
     Raises:
         SinkError: something else is where a record should be.
     """
     at = 0
-    while at < size:
+    while reach(at + 1) > at:
         length = read_length(read(at, HEADER.size))
-        if at + length + FRAMING > size:
+        if reach(at + length + FRAMING) < at + length + FRAMING:
             raise SinkError(f"the file ends within a record of {length} bytes")
         yield at + HEADER.size, at + HEADER.size + length
         at += length + FRAMING
 
 
 def tfrecord_samples(
-    raw: Path, container: str, wanted: Collection[str] | None = None
+    raw: Path,
+    container: str,
+    wanted: Collection[str] | None = None,
+    copy: Copy | None = None,
 ) -> Iterator[Sample]:
     """The tf.train.Examples of a TFRecord file; their features are the fields.
 
     Args:
         wanted: those that are read, of features of more than 4 KiB; None: all.
+        copy: what a file is unpacked to that is compressed as a whole.
 
     Raises:
-        SourceError: the file cannot be read, is compressed or damaged, or has other records.
+        SourceError: the file cannot be read or is damaged, or has other records.
     """
-    with opened(raw, container, "TFRecord file of tf.train.Examples") as source:
-        stream = FileRange(source, 0, source.size)
-        for data in frames(stream.read_at, source.size):
+    kind = "TFRecord file of tf.train.Examples"
+    with streamed(raw, container, kind, copy) as (source, stream, packing):
+        for data in frames(stream.read_at, stream.reach):
             sample = Sample("", {}, {}, [])
             for features in _fields(stream.read_at, *data):
                 for entry in _fields(stream.read_at, *features[1:]) if features[0] == 1 else ():
                     name, found = _feature(stream.read_at, *entry[1:], wanted)
                     if isinstance(found, tuple):
-                        place = (found[0], found[1] - found[0], 0, (), source.mtime)
+                        place = (found[0], found[1] - found[0], 0, packing, source.mtime)
                         sample.images[name] = StoredImage("", container, *place)
                     elif entry[2] - entry[1] > LONGEST:
                         sample.unread.append(name)
@@ -196,7 +203,7 @@ class TFRecordReader(StreamReader):
         """By the index; without it, by a walk over the frames."""
         found = [0]
         if not sidecars:
-            found = [at - HEADER.size for at, _ in frames(self.pread, self.size)] + [self.size]
+            found = [at - HEADER.size for at, _ in self._frames()] + [self.size]
         else:
             for line in read_regular(sidecars[0]).splitlines():
                 start, size = map(int, line.split())
@@ -206,6 +213,9 @@ class TFRecordReader(StreamReader):
         if found[-1] != self.size:
             raise SinkError(f"the last record ends at byte {found[-1]} of {self.size}")
         return found
+
+    def _frames(self) -> Iterator[tuple[int, int]]:
+        return frames(self.pread, lambda offset: min(offset, self.size))
 
     def decode(self, number: int, data: bytes) -> Example:  # noqa: ARG002 - others need it
         """The Example of a record."""

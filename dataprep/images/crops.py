@@ -104,6 +104,27 @@ def place_pixels(pixels: Pixels, crop: Crop, drawn: Sequence[float], target: Pix
     _put(pixels, crop.part(height, width, drawn), crop, drawn, target)
 
 
+def place_mask(levels: Pixels, crop: Crop, drawn: Sequence[float], target: Pixels) -> None:
+    """Put what is shown of an image's mask into its place: of each pixel the nearest number.
+
+    Args:
+        levels: (height, width), of the upright image.
+        drawn: the numbers of its image.
+        target: shape (height, width).
+    """
+    left, top, across, down = crop.part(levels.shape[0], levels.shape[1], drawn)
+    rows, columns = (
+        np.clip((begin + (np.arange(size) + 0.5) * length / size).astype(np.intp), 0, most - 1)
+        for begin, length, size, most in (
+            (top, down, crop.size[0], levels.shape[0]),
+            (left, across, crop.size[1], levels.shape[1]),
+        )
+    )
+    if crop.flip and drawn[-1] < 0.5:
+        columns = columns[::-1]
+    target[...] = levels[np.ix_(rows, columns)]
+
+
 def _placed(
     data: bytes, space: Literal["GRAY", "RGB"], crop: Crop, drawn: Sequence[float], target: Pixels
 ) -> bool:

@@ -1,4 +1,4 @@
-"""DICOM images of one frame, and the few things of their headers that tell of no person.
+"""DICOM images, a frame at a time, and the few things of their headers that tell of no person.
 
 pydicom (the extra ``dicom``) takes files apart and decodes; what leads from stored values to grey
 levels (PS3.3, C.11) is done here, on a table of all values that a sample may have.
@@ -77,6 +77,9 @@ _ERRORS: Final = (  # pydicom's and its decoders', by fuzzing
     *(RuntimeError, struct.error, AssertionError, NotImplementedError),
     Warning,  # only where the user makes errors of them
 )
+_MOST_FRAMES: Final = 1 << 16  # each is a row of the index
+# Of each image: which of how many frames it is, and what is said of it.
+Headers = list[tuple[tuple[int, ...], dict[str, str]]]
 BURNED_IN: Final = "BurnedInAnnotation is YES"
 _EXPECTED: Final = "expected grey of at most 16 bits, or RGB or YBR of 8"
 
@@ -105,19 +108,23 @@ def is_dicom(data: bytes) -> bool:
     return data[128:_ENDS] == _MAGIC
 
 
-def decode(data: bytes, window: str, max_pixels: int, *, deep: bool) -> tuple[Levels, bool]:
+def decode(
+    data: bytes, window: str, max_pixels: int, *, deep: bool, frame: tuple[int, ...] = ()
+) -> tuple[Levels, bool]:
     """Decode to what a viewer shows: 8-bit grey or RGB, or 16-bit grey.
 
     Args:
         window: see `Recipe.dicom_window`.
         max_pixels: the limit, checked before anything is decoded, also in the coded data.
         deep: whether samples of more than 8 bits become grey levels of 16.
+        frame: which of how many frames, from 1; empty: it must have one.
 
     Returns:
         The pixels; and whether the file says that annotations are burned into them.
 
     Raises:
-        ImageError: it is damaged, too large, no image of one frame, or nothing here decodes it.
+        ImageError: it is damaged, too large, no image of so many frames, or nothing here decodes
+            it.
     """
     with _reading():
         names = [*_VALUES, *(_WINDOW if window == "file" else ())]
@@ -126,12 +133,18 @@ def decode(data: bytes, window: str, max_pixels: int, *, deep: bool) -> tuple[Le
             raise ImageError(f"unsupported DICOM: pixels of floating point; {_EXPECTED}")
         if not ("PixelData" in image and "Rows" in image and "Columns" in image):
             raise ImageError("DICOM without pixels")
-        if (frames := int(image.get("NumberOfFrames") or 1)) != 1:
-            raise ImageError(f"DICOM of {frames} frames, expected an image of one")
-        said = _said(image, names)
+        number, count = frame or (1, 1)
+        if (frames := int(image.get("NumberOfFrames") or 1)) != count:
+            expected = f"{count}: the file changed" if frame else "an image of one"
+            take = "" if frame else "; --frames first, middle or all takes them"
+            raise ImageError(f"DICOM of {frames} frames, expected {expected}{take}")
+        groups = image.get(_GROUPS[1])
+        if count > 1 and groups and len(groups) != count:
+            raise ImageError(f"broken DICOM: functional groups of {len(groups)} of {count} frames")
+        said = _said(image, names, number)
         require_size(int(image.Columns), int(image.Rows), max_pixels)
         grey = _is_grey(image)
-        found = _decoded(image)
+        found = _decoded(image, number - 1, count)
         if grey:
             shown = _table(found.itemsize, image, said, window, deep=deep)
             found = shown[found.view(f"u{found.itemsize}")]
@@ -139,15 +152,17 @@ def decode(data: bytes, window: str, max_pixels: int, *, deep: bool) -> tuple[Le
         return found, burned
 
 
-def header_of(data: bytes, tags: Collection[str]) -> dict[str, str] | None:
+def header_of(data: bytes, tags: Collection[str], frames: str) -> Headers | None:
     """The text of these elements of a header, ASCII or whatever bytes stand there.
 
     Args:
         data: a file, or its first part.
         tags: by their keywords; of group 0028 or below, also where functional groups have them.
+        frames: which are wanted of several: ``first``, ``middle`` or ``all``; empty: not any.
 
     Returns:
-        None if the part ends before the header does.
+        Of each image that is wanted, which of how many frames it is, from 1, and the texts; a
+        file of one frame is an image without. None if the part ends before the header does.
 
     Raises:
         ImageError: it is damaged, or contradicts itself.
@@ -158,7 +173,14 @@ def header_of(data: bytes, tags: Collection[str]) -> dict[str, str] | None:
         cut = "NumberOfFrames" in found and data[end : end + 2] not in (b"\xe0\x7f", b"\x7f\xe0")
         if _LAST_TAG not in found or cut:
             return None
-        return _said(found, tags)
+        count = int(found.get("NumberOfFrames") or 1)
+        if count == 1 or not frames:
+            return [((), _said(found, tags, 1))]
+        if not 1 < count <= _MOST_FRAMES:
+            raise ImageError(f"broken DICOM: {count} frames")
+        one = {"first": [1], "middle": [(count + 1) // 2]}
+        wanted = one.get(frames, range(1, count + 1))
+        return [((number, count), _said(found, tags, number)) for number in wanted]
 
 
 @contextmanager
@@ -188,10 +210,11 @@ def _read(data: bytes, tags: list[str], *, pixels: bool = True) -> tuple[Dataset
     return found, stream.tell()
 
 
-def _said(image: Dataset, names: Collection[str]) -> dict[str, Any]:
-    """What it says of its only frame, at the top or in functional groups: texts, or items."""
+def _said(image: Dataset, names: Collection[str], number: int) -> dict[str, Any]:
+    """What it says of a frame, at the top or in functional groups: texts, or items."""
     found = {name: said for name in names if (said := _value(image, name))}
-    groups = [group for name in _GROUPS for group in (image.get(name) or [])[:1]]
+    shared, each = (image.get(name) or [] for name in _GROUPS)
+    groups = [*shared[:1], *each[number - 1 : number]]
     for group, (macro, inner) in product(groups, _MACROS.items()):
         for item, name in product((group.get(macro) or [])[:1], inner):
             for top in _AT_TOP.get(name, (name,)):
@@ -240,8 +263,8 @@ def _is_grey(image: Dataset) -> bool:
     return grey
 
 
-def _decoded(image: Dataset) -> NDArray[Any]:
-    """The stored values, (rows, columns), or RGB."""
+def _decoded(image: Dataset, index: int, count: int) -> NDArray[Any]:
+    """The stored values of a frame, (rows, columns), or RGB."""
     from pydicom.encaps import get_frame
     from pydicom.pixels import get_decoder
 
@@ -252,11 +275,11 @@ def _decoded(image: Dataset) -> NDArray[Any]:
     if plugin is None and not kind.startswith(known):
         raise ImageError(f"unsupported DICOM: {kind} of transfer syntax {syntax.name[:80]}")
     if plugin != "":
-        frame = get_frame(image.PixelData, 0, number_of_frames=1)
+        frame = get_frame(image.PixelData, index, number_of_frames=count)
         _require_same_size(frame, image, runs=plugin == "pydicom")
     if function is None:
         try:
-            found, _ = get_decoder(syntax).as_array(image, index=0, decoding_plugin=plugin)
+            found, _ = get_decoder(syntax).as_array(image, index=index, decoding_plugin=plugin)
         except RuntimeError:
             if plugin != "pillow" or (at := frame.find(_CODESTREAM)) < 0:
                 raise

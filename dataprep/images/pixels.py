@@ -177,7 +177,9 @@ def center_cropped(pixels: NDArray[Dtype], side: int) -> tuple[NDArray[Dtype], B
     return (square if whole is None else square[:, :, :3]), part
 
 
-def turned_back(drawn_on: Sequence[int], came: tuple[int, int, int]) -> tuple[int, str | None]:
+def turned_back(
+    drawn_on: Sequence[int], came: tuple[int, int, int], what: str = "its boxes"
+) -> tuple[int, str | None]:
     """The orientation that turns what was drawn on a picture as the pixels came, and any doubt.
 
     It turns back where the picture is what the image's EXIF orientation shows.
@@ -185,6 +187,7 @@ def turned_back(drawn_on: Sequence[int], came: tuple[int, int, int]) -> tuple[in
     Args:
         drawn_on: width and height of that picture.
         came: width, height and EXIF orientation of the image.
+        what: was drawn, for messages.
 
     Raises:
         ImageError: that picture has another shape, either way.
@@ -195,7 +198,7 @@ def turned_back(drawn_on: Sequence[int], came: tuple[int, int, int]) -> tuple[in
     if not any(fits):
         turned_by = f", turned by EXIF orientation {orientation}" if orientation > 1 else ""
         raise ImageError(
-            f"its boxes are of a picture of {across}x{down} pixels, and it has {width}x{height}"
+            f"{what} are of a picture of {across}x{down} pixels, and it has {width}x{height}"
             f"{turned_by}; correct its width and height in the annotations, or the image"
         )
     exact = [(across, down) == size for size in (stored, shown)]
@@ -204,7 +207,7 @@ def turned_back(drawn_on: Sequence[int], came: tuple[int, int, int]) -> tuple[in
     if all(fits) and orientation > 1:
         return 1, (
             f"{across}x{down} pixels are its size as stored and as EXIF orientation {orientation} "
-            "turns it: its boxes were taken for those of the stored pixels"
+            f"turns it: {what} were taken for those of the stored pixels"
         )
     return 1 if fits[0] else {6: 8, 8: 6}.get(orientation, orientation), None
 

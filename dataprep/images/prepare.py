@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import features
 
-from dataprep.images import dicom, exif, jpeg, pillow, pixels, png
+from dataprep.images import dicom, exif, jpeg, masks, pillow, pixels, png
 from dataprep.images.decode import orientation_of
 from dataprep.images.fingerprint import small_grey
 from dataprep.images.pixels import Dtype, Pixels
 from dataprep.images.png import Header
 from dataprep.images.statistics import Measured, histogram_of
 from dataprep.recipe import CHROMA, REPAIR_CHROMA, REPAIR_QUALITY, Recipe
-from dataprep_schemas.fields import WHOLE, Box, Fields, Value, moved
+from dataprep_schemas.fields import WHOLE, Box, Fields, Value, moved, present
 
 Format: TypeAlias = Literal["JPEG", "PNG", "RAW"]
 
@@ -63,11 +63,29 @@ class Prepared(msgspec.Struct, frozen=True):
     back: int = 1  # the orientation that turns what was drawn on it as it came
 
     def moved(self, values: Mapping[str, Value], fields: Fields) -> Mapping[str, Value]:
-        """What is said of the image that came in, as it is of this one."""
-        return moved(moved(values, fields, self.back), fields, self.turn, self.part)
+        """What is said of the image that came in, as it is of this one.
+
+        Masks are of the pixels as they came.
+        """
+        found = moved(moved(values, fields, self.back), fields, self.turn, self.part)
+        pictured = [it.name for it in fields if it.rules.pictured and it.name in values]
+        size = self.width, self.height
+        if not pictured or (self.turn, self.part, size) == (1, WHOLE, self.came[:2]):
+            return found
+        most = self.came[0] * self.came[1]
+        fitted = {  # of what is only counted, nobody knows what it became
+            name: self.mask(masks.read(mask, most)) if isinstance(mask, bytes) else None
+            for name, mask in ((name, values[name]) for name in pictured)
+        }
+        return present({**found, **fitted})
+
+    def mask(self, levels: Pixels) -> bytes:
+        """A mask of the pixels as they came, as it is stored with this image."""
+        size = self.height, self.width
+        return masks.encode(masks.fitted(levels, self.turn, size, self.part))
 
 
-def prepare(data: bytes, recipe: Recipe) -> Prepared:
+def prepare(data: bytes, recipe: Recipe, frame: tuple[int, ...] = ()) -> Prepared:
     """Check one image and bring it into the form the recipe asks for.
 
     A good JPEG of 1 or 3 components passes through byte for byte, metadata included, unless
@@ -77,11 +95,16 @@ def prepare(data: bytes, recipe: Recipe) -> Prepared:
     what `Recipe.target` says. The result depends on the arguments and `codec_versions` only;
     threads may call this at once.
 
+    Args:
+        frame: which of how many frames of a DICOM, from 1; empty: its only one.
+
     Raises:
         dataprep.errors.ImageError: the image cannot be used; the message is the reason.
     """
     kind = kind_of(data)
-    special = {"JPEG": _prepare_jpeg, "PNG": _prepare_png, "DICOM": _prepare_dicom}.get(kind)
+    if kind == "DICOM":
+        return _prepare_dicom(data, recipe, frame)
+    special = {"JPEG": _prepare_jpeg, "PNG": _prepare_png}.get(kind)
     return special(data, recipe) if special else _prepare_other(data, kind, recipe)
 
 
@@ -159,9 +182,9 @@ def _unusual(header: Header, recipe: Recipe, *, plain: bool) -> str:
     return "" if target == "RAW" and plain else _misplaced(kind, recipe)
 
 
-def _prepare_dicom(data: bytes, recipe: Recipe) -> Prepared:
-    deep = recipe.depth == "keep"
-    found, burned = dicom.decode(data, recipe.dicom_window, recipe.max_pixels, deep=deep)
+def _prepare_dicom(data: bytes, recipe: Recipe, frame: tuple[int, ...]) -> Prepared:
+    window, most, deep = recipe.dicom_window, recipe.max_pixels, recipe.depth == "keep"
+    found, burned = dicom.decode(data, window, most, deep=deep, frame=frame)
     warning = dicom.BURNED_IN if burned else None
     return _store(found, recipe, recipe.target("DICOM"), 1, _misplaced("DICOM", recipe), warning)
 

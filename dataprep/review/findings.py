@@ -30,6 +30,7 @@ from dataprep.system.durable_files import write_beside
 from dataprep.system.messages import counted, printable
 from dataprep.tables.database import Database, identifier, make_table, open_database, rows, tables
 from dataprep.tables.records import NAME, RecordsTable
+from dataprep_schemas.fields import MASK
 from dataprep_schemas.tables import patient_column
 
 FINDING_COLUMNS: Final = ("rule", "level", "text", "split", "key", "images")
@@ -156,6 +157,11 @@ def opened(
 def _make_tables(database: Database, sealed: SealedSet) -> None:
     records, classes = sealed.out / NAME, sealed.manifest.classes
     patient = patient_column(sealed.info.fields)
+    masks = [it for it in sealed.info.fields if it.kind == MASK.kind]
+    numbers = [number for it in masks for number, _ in it.numbers]
+    database.execute(
+        "create table meant as select $numbers::bigint[] as numbers", {"numbers": numbers or None}
+    )
     # Views: of fourteen million rows, a copy takes longer than all rules do.
     database.execute(
         "create table middles as select split, median(width::bigint * height) as middle "
@@ -165,7 +171,8 @@ def _make_tables(database: Database, sealed: SealedSet) -> None:
         "create view images as select file_row_number as number, split, key, labels, status, "
         "reason, bytes, height, width, xxh3, substr(phash, 1, 64) as phash, "
         "nullif(substr(phash, 65), '') as phash_cut, brightness, contrast, flat, middle, "
-        f"{identifier(patient) if patient else 'null'}::varchar as patient "
+        f"{identifier(patient) if patient else 'null'}::varchar as patient, "
+        f"{identifier(masks[0].name) if masks else 'null'}::bigint[][] as mask "
         f"from {tables([records], numbered=True)} join middles using (split) "
         "where position is not null"
     )

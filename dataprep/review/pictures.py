@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from PIL import Image, ImageDraw
+from PIL import Image, ImageColor, ImageDraw
 
 from dataprep.errors import DataprepError, DatasetError, UsageError
 from dataprep.formats.example import Example
+from dataprep.images.masks import NOTHING, fitted
 from dataprep.images.pixels import eight_bits, upright
 from dataprep.review.facts import rows_of, sample
 from dataprep.review.findings import opened
@@ -24,11 +25,15 @@ from dataprep.sealed.set import SealedSet, first_rows
 from dataprep.sealed.split import FinishedSplit
 from dataprep.system.messages import printable
 from dataprep.tables.records import NAME
-from dataprep_schemas.fields import CAPTIONS
+from dataprep_schemas.fields import CAPTIONS, MASK
 
 _SIDE: Final = 112  # pixels of the longer side
 _QUALITY: Final = 70
 _BOX: Final = (255, 64, 64)
+# By number, far apart for numbers that are near: the steps of the golden angle round the hues.
+_COLOURS: Final = np.array(
+    [ImageColor.getrgb(f"hsv({137 * number % 360}, 80%, 100%)") for number in range(256)], np.uint8
+)
 _LONGEST: Final = 120  # characters of a name
 # In a terminal:
 _CELLS: Final = 18  # of its width, a picture with the gap behind it
@@ -88,19 +93,29 @@ def short(name: str, most: int = _LONGEST) -> str:
 def small_picture(
     example: Example, shape: tuple[int, int] = (_SIDE, _SIDE), *, quick: bool = False
 ) -> Image.Image:
-    """An image that fits into so many pixels, with its bounding boxes drawn in.
+    """An image that fits into so many pixels, with its mask and its bounding boxes drawn in.
 
     Args:
         quick: decode JPEGs only as large as needed, and take 16-bit grey down to 8: other pixels.
     """
     small = _reduced(example, shape) if quick else example.image().convert("RGB")
     small.thumbnail(shape)
+    if MASK.name in example.fields:
+        small = _masked(small, example)
     draw = ImageDraw.Draw(small)
     width, height = small.size
     for left, top, right, bottom in example.upright_boxes:
         corners = (left * width, top * height, right * width - 1, bottom * height - 1)
         draw.rectangle(corners, outline=_BOX)
     return small
+
+
+def _masked(small: Image.Image, example: Example) -> Image.Image:
+    """With the pixels of every number but 0 and 255 in the number's colour, half of them."""
+    levels = fitted(example.mask(), 1, (small.height, small.width))
+    seen = np.asarray(small)
+    shown = ((levels != 0) & (levels != NOTHING))[:, :, None]
+    return Image.fromarray(np.where(shown, (seen // 2 + _COLOURS[levels] // 2), seen))
 
 
 def _reduced(example: Example, shape: tuple[int, int]) -> Image.Image:

@@ -5,10 +5,11 @@ each (split, key); the worst first. Queries read these tables, which `dataprep.r
 makes:
 
 * ``images``: the stored images, numbered in their order; ``labels`` as the class list's numbers,
-  ``patient`` as text, null where no attribute tells;
+  ``patient`` as text, null where no attribute tells; ``mask`` as (number, pixels), null without;
 * ``twice``: hashes of the bytes of more than one of them;
 * ``others``: every other row of the records;
 * ``counted``: images by split and class, also where there are none;
+* ``meant``: the ``numbers`` of masks that mean something, a row; null where that is not known;
 * ``limits``: what is odd, in numbers, a row;
 * ``near``: pairs of images that look nearly alike, see `dataprep.review.near`.
 """
@@ -242,6 +243,29 @@ RULES: Final = (
         "warning",
         "stored with text, GPS or an owner beside its pixels, perhaps of a person",
         _carries("(?:EXIF orientation [2-8](?:, |$))?(.*)$"),
+    ),
+    Rule(
+        "mask-number",
+        "error",
+        "a mask with a number that means no class (--mask_classes)",
+        f"select {_NAME} || ': ' || array_to_string(odd, ', ') as text, [{_IMAGE}] as images "
+        "from (select *, list_filter([pair[1] for pair in mask], "
+        "lambda it: it != 255 and not list_contains(numbers, it)) as odd "
+        "from images, meant where mask is not null and numbers is not null) "
+        "where len(odd) > 0 order by number",
+    ),
+    Rule(
+        "mask-missing",
+        "warning",
+        "no mask, where others have one",
+        f"select {_NAME} as text, [{_IMAGE}] as images from images where mask is null "
+        "and (select count(mask) > 0 from images) order by number",
+    ),
+    Rule(
+        "mask-empty",
+        "warning",
+        "a mask of one number",
+        _odd("'all pixels are ' || mask[1][1]", "len(mask) = 1", "number"),
     ),
     Rule(
         "rejected",

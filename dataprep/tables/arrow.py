@@ -15,10 +15,16 @@ from dataprep.errors import SourceError
 from dataprep.rows import Packing, Row, Scanned
 from dataprep.system.messages import printable, some_of
 from dataprep.system.regular_files import open_parquet
-from dataprep_schemas.fields import Fields, Kind, Table, Value, named
+from dataprep_schemas.fields import MASK, Fields, Kind, Table, Value, named
 from dataprep_schemas.tables import fields_in, schema_of
 
 MOST_FIELDS: Final = 1000
+
+PLACE: Final = (
+    *("key", "container", "offset", "size", "container_mtime"),
+    *("packing", "packed_size", "crc32", "restarts"),
+)
+"""The columns that say where an image is."""
 
 _LEADS_OUT: Final = r"^/|(^|/)\.\.(/|$)|\x00"
 _NO_NAME: Final = r"[/\x00]"
@@ -47,14 +53,18 @@ def index_tables(scanned: Scanned, classes: Sequence[str], fields: Fields) -> It
             # Directories are listed in no order, and the same images are to be the same table.
             rows = sorted(rows, key=attrgetter("key"))
             yield _table(schema, len(rows), _row_columns(split, rows, classes, fields))
-    if scanned.members:
-        members = sorted(scanned.members, key=attrgetter("key"))
-        columns: dict[str, Any] = {
-            "status": pa.repeat("member", len(members)),
-            **_place_columns(members),
-            "alias": [member.alias or None for member in members],
-        }
-        yield _table(schema, len(members), columns)
+    masks = sorted(scanned.masks, key=lambda it: it[1].key)
+    splits = [split or None for split, _ in masks]
+    members = sorted(scanned.members, key=attrgetter("key"))
+    for status, those in (("member", members), (MASK.name, [row for _, row in masks])):
+        if those:
+            columns: dict[str, Any] = {
+                "status": pa.repeat(status, len(those)),
+                "split": splits if status == MASK.name else None,
+                **_place_columns(those),
+                "alias": [row.alias or None for row in those],
+            }
+            yield _table(schema, len(those), columns)
     if scanned.unmatched:
         unmatched = scanned.unmatched
         columns = {
@@ -162,7 +172,29 @@ def order_rows(table: pa.Table) -> Iterator[Row]:
         repeat("", size),
         map(_packing, *map(column, ("packing", "packed_size", "crc32", "restarts"))),
         (mtime or 0 for mtime in column("container_mtime")),
-        (tuple(sides or ()) for sides in column("drawn_on")),
+        *((tuple(some or ()) for some in column(name)) for name in ("drawn_on", "frame")),
+    )
+
+
+def placed_row(cells: Mapping[str, Any]) -> Row:
+    """The row of an image of which only its place is told, by the columns of `PLACE`.
+
+    Raises:
+        SourceError: it leads out of the raw directory, or is what no scan finds.
+    """
+    schema = pa.schema([schema_of("index").field(name) for name in PLACE])
+    try:
+        table = pa.table({it.name: pa.array([cells.get(it.name)], it.type) for it in schema})
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise _forged(f"a place {cells!r:.80}") from error
+    if None in (cells.get(name) for name in PLACE[:4]):
+        raise _forged(f"a place {cells!r:.80}")
+    _check_places(table)
+    key, container, offset, size, mtime, *packed = (cells.get(name) for name in PLACE)
+    return Row(
+        *(str(key), str(container), int(offset or 0), int(size or 0), 0, ()),
+        packing=_packing(*packed),
+        container_mtime=mtime or 0,
     )
 
 
@@ -218,6 +250,8 @@ def _row_columns(
         columns["group"] = [row.group or None for row in rows]
     if any(row.drawn_on for row in rows):
         columns["drawn_on"] = [row.drawn_on or None for row in rows]
+    if any(row.frame for row in rows):
+        columns["frame"] = [row.frame or None for row in rows]
     for field in fields:
         column = [row.fields.get(field.name) for row in rows]
         if field.name in numbered:

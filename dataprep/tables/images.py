@@ -23,9 +23,10 @@ from dataprep.tables.exclude import leave_out, read_exclude
 from dataprep.tables.folds import NAME as FOLD
 from dataprep.tables.folds import number_folds
 from dataprep.tables.label_sets import number_label_sets, rename_labels
+from dataprep.tables.masks import count_masks, join_masks, said_of_masks
 from dataprep.tables.records import RecordsTable
 from dataprep.tables.rules import check_listed_once
-from dataprep_schemas.fields import BOX_LABELS, Fields, named
+from dataprep_schemas.fields import BOX_LABELS, MASK, Fields, named
 from dataprep_schemas.manifest import Input, Unmatched
 from dataprep_schemas.state import Assigned, ExcludedNames
 from dataprep_schemas.tables import ORDER
@@ -35,7 +36,7 @@ _SHOWN: Final = 5  # of what cannot be listed in full
 _LONGEST: Final = 1 << 12  # characters of a name there
 
 # What is known of an image from a list, and what from where it lies.
-_OF_LIST: Final = ["split", "key", "labels", "drawn_on", "group"]
+_OF_LIST: Final = ["split", "key", "labels", "drawn_on", "frame", "group"]
 _OF_PLACE: Final = [name for name in ORDER if name not in ("shard", *_OF_LIST)]
 
 _MATCHED: Final = """
@@ -116,7 +117,8 @@ MD5 of the seed, the split and the key, with a NUL between them.
 
 # The same for every layout of the raw data: it says nothing of where an image lies.
 _SUMMARY: Final = """
-select split, count(*), sum(size)::bigint, printf('%032x', bit_xor(md5_number(concat(
+select split, count(*), sum(size // coalesce(frame[2], 1))::bigint,
+printf('%032x', bit_xor(md5_number(concat(
     key, chr(0), size, chr(0), array_to_string(labels, '|'){fields}
 ))))
 from {table} group by split order by split
@@ -227,7 +229,10 @@ class Images(AbstractContextManager["Images"]):
         database.execute(f"create {kind} parts as select * from {tables(self.paths)}")
         parts = self._identify(database) if self.identifiers else "parts"
         whole = "images" if self.exclude is None else "found"
-        self._join_lists(database, parts, whole if self.cut is None else "uncut")
+        first = whole if self.cut is None else "uncut"
+        self._join_lists(database, parts, "unmasked" if self._has_masks else first)
+        if self._has_masks:
+            join_masks(database, "unmasked", first)
         if self.cut is not None:
             self._assigned = cut_images(database, self.cut, whole, self.known)
         if self.exclude is not None:
@@ -274,6 +279,14 @@ class Images(AbstractContextManager["Images"]):
         database.execute(query + _JOINED.format(columns=f"{of_list}, {of_place}"))
         values = {**self._wanted, "cut": self.cut is not None}
         database.execute(_UNMATCHED + _UNMATCHED_JOINED, values)
+
+    @property
+    def _has_masks(self) -> bool:
+        return bool(self.statuses.get(MASK.name))
+
+    def mask_counts(self) -> dict[str, int]:
+        """How many images have no mask, and masks no image; call it after `choose`."""
+        return count_masks(self.database) if self._has_masks else {}
 
     @property
     def _has_lists(self) -> bool:
@@ -435,7 +448,9 @@ class Images(AbstractContextManager["Images"]):
         """Of each split of a table: images, their bytes, a digest of what the raw data says."""
         if self.renamed and table == "chosen":
             table = "(select * from images semi join chosen using (split, key))"
-        own = (column_list([field.name]) for field in self.fields)
-        fields = "".join(f", chr(0), {name}::varchar" for name in own)
+        own = [column_list([field.name]) for field in self.fields if field.kind != MASK.kind]
+        said = [f"{name}::varchar" for name in own]
+        said += [said_of_masks(column_list([name])) for name in named(self.fields, MASK.kind)]
+        fields = "".join(f", chr(0), {each}" for each in said)
         found = self.rows(_SUMMARY.format(table=table, fields=fields))
         return {split: Input(*rest) for split, *rest in found}

@@ -207,6 +207,31 @@ def labels_by_split(
         ).fetchall()
 
 
+def mask_numbers(
+    out: Path, file: RecordsFile, column: str
+) -> list[tuple[str, int | None, int, int]]:
+    """Of each split and each number in its masks: images that have it, and pixels.
+
+    Args:
+        column: of the masks.
+
+    Returns:
+        (split, number, images, pixels), by split and number; of images without a mask where the
+        number is None.
+
+    Raises:
+        DatasetError: the table is damaged.
+    """
+    mask = identifier(column)
+    with _opened({"records": (out, file)}) as database:
+        return database.execute(
+            f"with stored as (select split, {mask} as mask from records where position is not null)"
+            " select split, null as number, count(*), 0 from stored where mask is null group by "
+            "split union all select split, pair[1], count(*), sum(pair[2])::bigint from ("
+            "select split, unnest(mask) as pair from stored) group by all order by 1, 2"
+        ).fetchall()
+
+
 @contextmanager
 def _opened(sets: Sets) -> Iterator[Database]:
     """A database with these tables, each checked to be the one that was sealed."""

@@ -21,7 +21,7 @@ from typing import IO, TYPE_CHECKING, Final, Literal
 import numpy as np
 
 from dataprep.errors import DatasetError, ImageError, SinkError
-from dataprep.images.crops import Crop, place, place_pixels
+from dataprep.images.crops import Crop, place, place_mask, place_pixels
 from dataprep.images.decode import to_pixels
 
 if TYPE_CHECKING:
@@ -40,7 +40,11 @@ class Decoder:
         self._examples, self._crop = examples, crop
 
     def fill(
-        self, numbers: Sequence[int], drawn: NDArray[np.float64], places: NDArray[np.uint8]
+        self,
+        numbers: Sequence[int],
+        drawn: NDArray[np.float64],
+        places: NDArray[np.uint8],
+        masks: NDArray[np.uint8] | None = None,
     ) -> None:
         """Decode examples into their places.
 
@@ -48,11 +52,12 @@ class Decoder:
             numbers: of the examples.
             drawn: `Crop.draws` random numbers of each.
             places: shape (examples, height, width, channels).
+            masks: places of their masks, shape (examples, height, width); None: of none.
 
         Raises:
             SinkError: one is damaged, or no image of this size; names record and shard.
         """
-        for at, data in enumerate(self._examples.encoded(numbers)):
+        for at, data in enumerate(self._stored(numbers, drawn, masks)):
             self._show(numbers[at], data, drawn[at].tolist(), places[at])
 
     def fill_unless(
@@ -61,6 +66,7 @@ class Decoder:
         numbers: Sequence[int],
         drawn: NDArray[np.float64],
         places: NDArray[np.uint8],
+        masks: NDArray[np.uint8] | None = None,
     ) -> list[bytes | None]:
         """The same but for images that are decoded elsewhere.
 
@@ -70,13 +76,30 @@ class Decoder:
         Returns:
             The images that are decoded elsewhere; None for those in their places.
         """
-        stored: list[bytes | None] = [*self._examples.encoded(numbers)]
+        stored: list[bytes | None] = [*self._stored(numbers, drawn, masks)]
         for at, data in enumerate(stored):
             assert data is not None  # noqa: S101  # each is replaced once
             if self._examples.pixels or not elsewhere(data, places.shape[3]):
                 self._show(numbers[at], data, drawn[at].tolist(), places[at])
                 stored[at] = None
         return stored
+
+    def _stored(
+        self,
+        numbers: Sequence[int],
+        drawn: NDArray[np.float64],
+        masks: NDArray[np.uint8] | None,
+    ) -> list[bytes]:
+        """Images as they are stored, once their masks are in their places."""
+        if masks is None:
+            return self._examples.encoded(numbers)
+        examples = self._examples.__getitems__(numbers)
+        for at, (number, example) in enumerate(zip(numbers, examples, strict=True)):
+            try:
+                place_mask(example.mask(), self._crop, drawn[at].tolist(), masks[at])
+            except ImageError as error:
+                raise SinkError(f"{self._examples.place_of(number)}: {error}") from error
+        return [example.encoded for example in examples]
 
     def _show(
         self, number: int, data: bytes, drawn: Sequence[float], target: NDArray[np.uint8]
@@ -105,16 +128,23 @@ class DecodingProcess:
         examples: and the crop, of the `Decoder` there.
         shape: of one image.
         most: examples that are decoded at once.
+        masks: whether masks are as well.
     """
 
     def __init__(
-        self, examples: ExampleSequence, crop: Crop, shape: tuple[int, ...], most: int
+        self,
+        examples: ExampleSequence,
+        crop: Crop,
+        shape: tuple[int, ...],
+        most: int,
+        *,
+        masks: bool,
     ) -> None:
         known = os.pathsep.join(map(os.path.abspath, sys.path))  # what this one finds, it finds
         memory = os.memfd_create("dataprep batch")
         try:
-            os.truncate(memory, most * math.prod(shape))
-            self._places = _shared(memory, shape)
+            os.truncate(memory, most * (math.prod(shape) + masks * math.prod(shape[:2])))
+            self._places, self._masks = _shared(memory, shape, most)
             process = subprocess.Popen(  # noqa: S603  # ourselves
                 [sys.executable, "-P", "-m", __name__, str(memory)],
                 stdin=subprocess.PIPE,
@@ -129,10 +159,14 @@ class DecodingProcess:
         assert process.stdin is not None  # noqa: S101  # they are pipes
         assert process.stdout is not None  # noqa: S101
         self._questions, self._answers = process.stdin, process.stdout
-        self._send((examples, crop, shape))
+        self._send((examples, crop, shape, most))
 
     def fill(
-        self, numbers: Sequence[int], drawn: NDArray[np.float64], places: NDArray[np.uint8]
+        self,
+        numbers: Sequence[int],
+        drawn: NDArray[np.float64],
+        places: NDArray[np.uint8],
+        masks: NDArray[np.uint8] | None = None,
     ) -> None:
         """See `Decoder.fill`.
 
@@ -147,6 +181,8 @@ class DecodingProcess:
         if error is not None:
             raise error
         places[...] = self._places[: len(numbers)]
+        if masks is not None:
+            masks[...] = self._masks[: len(numbers)]
 
     def _send(self, question: object) -> None:
         try:
@@ -156,8 +192,13 @@ class DecodingProcess:
             raise _ended() from None
 
 
-def _shared(memory: int, shape: tuple[int, ...]) -> NDArray[np.uint8]:
-    return np.frombuffer(mmap.mmap(memory, 0), np.uint8).reshape(-1, *shape)
+def _shared(
+    memory: int, shape: tuple[int, ...], most: int
+) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """Places of images, and of masks, if there are any."""
+    whole = np.frombuffer(mmap.mmap(memory, 0), np.uint8)
+    images, masks = np.split(whole, [most * math.prod(shape)])
+    return images.reshape(-1, *shape), masks.reshape(-1, *shape[:2])
 
 
 def _ended() -> DatasetError:
@@ -179,14 +220,15 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _serve(memory: int, questions: IO[bytes], answers: IO[bytes]) -> None:
-    examples, crop, shape = pickle.load(questions)  # noqa: S301  # of whoever started this
-    decoder, places = Decoder(examples, crop), _shared(memory, shape)
+    examples, crop, shape, most = pickle.load(questions)  # noqa: S301  # of whoever started this
+    decoder, (places, masks) = Decoder(examples, crop), _shared(memory, shape, most)
     with suppress(EOFError, BrokenPipeError):
         while True:
             numbers, drawn = pickle.load(questions)  # noqa: S301
             error: Exception | None = None
             try:
-                decoder.fill(numbers, drawn, places[: len(numbers)])
+                wanted = masks[: len(numbers)] if len(masks) else None
+                decoder.fill(numbers, drawn, places[: len(numbers)], wanted)
             except Exception as found:  # noqa: BLE001  # the thread that asked raises it
                 error = found
             pickle.dump(error, answers)

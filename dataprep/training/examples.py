@@ -192,7 +192,9 @@ class TrainingExamples(ExampleSequence):
                 batches and labels lie there; not to the bit what the CPU makes of them.
             prefetch: batches that are made ahead.
             fields: what else is said of the images, as ``batch.fields[name]``, a value for each:
-                ``captions``, or boxes, which are of the whole image.
+                ``captions``, or boxes, which are of the whole image; ``mask``: as one array of
+                shape (batch, height, width), cut and mirrored with the images, 255 where nothing
+                is said.
             order: as `sampler` takes it: ``seed``, ``rank``, ``world_size``, ``shuffle`` and so on.
 
         Crops and flips depend on the seed, the epoch and the position alone. Colour is RGB, or grey
@@ -238,9 +240,9 @@ class TrainingExamples(ExampleSequence):
                 a batch can hold only if all have one size.
             decode: False gives the bytes of the file as it is stored in place of the image.
             fields: what else of each example, as a dict behind the pair: ``key``, ``boxes``
-                (torchvision's `BoundingBoxes`), names of attributes, or whatever an `Example` has;
-                ``position``: where the sample is, epoch and position, if a sampler of ours chose
-                it.
+                (torchvision's `BoundingBoxes`), ``mask`` (its `Mask`), names of attributes, or
+                whatever an `Example` has; ``position``: where the sample is, epoch and position,
+                if a sampler of ours chose it.
 
         Raises:
             ImportError: PyTorch is not installed; or torchvision, and boxes are asked for.

@@ -43,6 +43,7 @@ class _Numpy:
     """Memory for batches of one shape, and what becomes of it."""
 
     layout = "arrays of shape ({}, {}, {}, {})"
+    channels_first = False
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self._shape = shape
@@ -64,6 +65,7 @@ class _Numpy:
 
 class _Torch(_Numpy):
     layout = "tensors of shape ({0}, {3}, {1}, {2}), strides torch.channels_last"
+    channels_first = True
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         super().__init__(shape)

@@ -23,7 +23,7 @@ from dataprep.training.device import DeviceDecoder, DeviceRefusal, by_nvjpeg, is
 from dataprep.training.frameworks import MEMORY, Framework
 from dataprep.training.order import key, uniforms
 from dataprep.training.sampler import whole_number
-from dataprep_schemas.fields import DECLARED, Field
+from dataprep_schemas.fields import DECLARED, MASK, Field, named
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     from dataprep.training.sampler import Numbers, Sampler
     from dataprep.training.sequence import ExampleSequence
 
-_Begun: TypeAlias = "tuple[Numbers, Callable[[int], Any], list[Future[None]]]"
-"""A batch that is being made: what of, what gives its images when it is, and who makes it."""
+_Given: TypeAlias = Callable[[int], Any]
+_Begun: TypeAlias = "tuple[Numbers, tuple[_Given, _Given | None], list[Future[None]]]"
+"""A batch that is being made: what of, what gives images and masks when it is, and who makes it."""
 
 _PARTS: Final = 2  # of a batch, for each thread: the last ones to finish are small
 _ASKED: Final = 32  # images at most, of a process at once
@@ -44,7 +45,8 @@ class Batch(tuple[Any, Any]):
     Attributes:
         numbers: of the examples.
         position: where they are, shape (batch, 2), epoch and position in it.
-        fields: that were asked for, by name: the value of each example, as `Example.fields` has it.
+        fields: that were asked for, by name: the value of each example, as `Example.fields` has it;
+            of ``mask`` uint8 of shape (batch, height, width), cut and mirrored like the images.
     """
 
     numbers: Sequence[int]
@@ -100,11 +102,16 @@ class Loader:
         self._prefetch = whole_number("prefetch", prefetch, 1)
         self._labels = examples.labels
         fields = [fields] if isinstance(fields, str) else fields
-        self._fields = {name: examples.values(name) for name in fields}
+        self._fields = {name: examples.values(name) for name in fields if name != MASK.name}
         self.shape = (*self._crop.size, examples.info.channels)
         if framework not in MEMORY:
             raise UsageError(f"framework={framework!r} is none of {', '.join(MEMORY)}")
         self._memory = MEMORY[framework]((sampler.batch_size, *self.shape))
+        self._mask_memory = None
+        if MASK.name in fields:
+            if not named(examples.info.fields, MASK.kind):
+                raise UsageError("there are no masks in these shards, and fields has mask")
+            self._mask_memory = MEMORY[framework]((sampler.batch_size, *self._crop.size, 1))
         self._device: DeviceDecoder | None = None
         if decode == "cuda":
             if framework != "torch" or processes:
@@ -178,26 +185,44 @@ class Loader:
         self._decoding, self._decoders = os.getpid(), SimpleQueue()
         what = self._examples, self._crop
         for _ in range(self._threads):
-            one = DecodingProcess(*what, self.shape, self._step) if self._processes else None
-            self._decoders.put(one or Decoder(*what))
+            one: Decoder | DecodingProcess = Decoder(*what)
+            if self._processes:
+                masks = self._mask_memory is not None
+                one = DecodingProcess(*what, self.shape, self._step, masks=masks)
+            self._decoders.put(one)
 
     def _begin(self, pool: ThreadPoolExecutor, numbers: Numbers) -> _Begun:
         places, given = self._memory.new()
+        masks, masks_given = self._new_masks()
         drawn = self._drawn(numbers)
         futures = [
-            pool.submit(self._fill, numbers[part], drawn[part], places[part])
+            pool.submit(self._fill, numbers[part], drawn[part], places[part], masks(part))
             for part in self._parts(len(numbers))
         ]
-        return numbers, given, futures
+        return numbers, (given, masks_given), futures
+
+    def _new_masks(self) -> tuple[Callable[[slice], NDArray[np.uint8] | None], _Given | None]:
+        """Room for the masks of a batch, if they are wanted, and what gives them."""
+        if self._mask_memory is None:
+            return lambda _: None, None
+        places, given = self._mask_memory.new()
+        of_torch = self._mask_memory.channels_first
+        return (
+            lambda part: places[part, :, :, 0],
+            lambda count: given(count)[:, 0] if of_torch else given(count)[..., 0],
+        )
 
     def _begin_there(
         self, feeder: ThreadPoolExecutor, pool: ThreadPoolExecutor, numbers: Numbers
     ) -> _Begun:
         places, given = self._memory.new()
+        masks, masks_given = self._new_masks()
         drawn = self._drawn(numbers)
         here = Decoder(self._examples, self._crop)
         read = [
-            pool.submit(here.fill_unless, is_taken, numbers[part], drawn[part], places[part])
+            pool.submit(
+                here.fill_unless, is_taken, numbers[part], drawn[part], places[part], masks(part)
+            )
             for part in self._parts(len(numbers))
         ]
 
@@ -212,7 +237,7 @@ class Loader:
                 return self._device.make([None] * len(numbers), drawn.tolist(), images)
 
         made = feeder.submit(make)
-        return numbers, lambda _: made.result()(), []
+        return numbers, (lambda _: made.result()(), masks_given), []
 
     def _drawn(self, numbers: Numbers) -> NDArray[np.float64]:
         positions = np.asarray(numbers.positions, np.uint64)
@@ -224,16 +249,20 @@ class Loader:
         return [slice(at, min(at + self._step, count)) for at in starts]
 
     def _fill(
-        self, numbers: Sequence[int], drawn: NDArray[np.float64], places: NDArray[np.uint8]
+        self,
+        numbers: Sequence[int],
+        drawn: NDArray[np.float64],
+        places: NDArray[np.uint8],
+        masks: NDArray[np.uint8] | None,
     ) -> None:
         decoder = self._decoders.get()
         try:
-            decoder.fill(numbers, drawn, places)
+            decoder.fill(numbers, drawn, places, masks)
         finally:
             self._decoders.put(decoder)
 
     def _finish(self, begun: _Begun) -> Batch:
-        numbers, given, futures = begun
+        numbers, (given, masks_given), futures = begun
         while futures:  # one that failed, and is kept, is held by its own traceback, with all files
             futures.pop(0).result()
         images = given(len(numbers))
@@ -243,8 +272,13 @@ class Loader:
         if self._device is not None:
             labels = self._device.put(labels)
         batch = Batch((images, labels))
+        masks = {}
+        if masks_given is not None:
+            masks[MASK.name] = masks_given(len(numbers))
+            if self._device is not None:
+                masks[MASK.name] = self._device.put(masks[MASK.name])
         batch.numbers = numbers
-        batch.fields = {
+        batch.fields = masks | {
             name: [_value(name, cell) for cell in cells.take(numbers).to_pylist()]
             for name, cells in self._fields.items()
         }

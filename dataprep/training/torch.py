@@ -21,7 +21,7 @@ from dataprep.errors import UsageError
 from dataprep.formats.example import Example
 from dataprep.images.decode import shown
 from dataprep.training.sampler import POSITION, Numbers
-from dataprep_schemas.fields import BOXES, DECLARED
+from dataprep_schemas.fields import BOXES, DECLARED, MASK
 
 if TYPE_CHECKING:
     from dataprep.training.sequence import ExampleSequence
@@ -74,7 +74,7 @@ class TorchDataset(Dataset[tuple[Any, ...]]):  # type: ignore[misc,unused-ignore
         self.targets = examples.labels
         # What is said of an example need not be read, unless it is asked for.
         self._bytes_alone = not examples.pixels and {*fields} <= {POSITION}
-        if BOXES.name in fields:
+        if {BOXES.name, MASK.name} & {*fields}:
             import_module("torchvision")  # sooner than in a worker
 
     def __len__(self) -> int:
@@ -150,6 +150,9 @@ class TorchDataset(Dataset[tuple[Any, ...]]):  # type: ignore[misc,unused-ignore
 
 
 def _field(example: Example, name: str) -> Any:
+    if name == MASK.name:
+        mask = torch.from_numpy(example.mask().copy())
+        return import_module("torchvision.tv_tensors").Mask(mask)
     if name != BOXES.name:
         none = DECLARED[name].rules.none if name in DECLARED else None
         return getattr(example, name) if name in _KNOWN else example.fields.get(name, none)

@@ -13,6 +13,7 @@ import re
 from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from io import BytesIO
 from itertools import chain, compress
 from math import nan
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
@@ -30,9 +31,21 @@ _LARGEST: Final = 2**63 - 1
 _LARGEST_FLOAT: Final = 3.4e38
 _UPSIDE_DOWN: Final = (3, 4, 7, 8)  # orientations, of which 5 to 8 swap rows and columns first
 _MIRRORED: Final = (2, 3, 6, 7)
+_PNG: Final = b"\x89PNG\r\n\x1a\n"
+# Masks of 2 x 2 and of 3 x 1 pixels.
+_MASKS: Final = (
+    (
+        "89504e470d0a1a0a0000000d494844520000000200000002080000000057dd52f80000000e494441"
+        "5478da63606064e0fd0f000123010e11ea69dd0000000049454e44ae426082"
+    ),
+    (
+        "89504e470d0a1a0a0000000d49484452000000030000000108000000003e8b4b680000000c494441"
+        "5478da63606060000000040001c8eaebf90000000049454e44ae426082"
+    ),
+)
 
 KindName: TypeAlias = Literal[
-    "int", "float", "text", "texts", "uncertain", "boxes", "box_labels", "flags"
+    "int", "float", "text", "texts", "uncertain", "boxes", "box_labels", "flags", "mask"
 ]
 Table: TypeAlias = Literal["index", "order", "records"]
 
@@ -72,6 +85,9 @@ class Kind(ABC):
     drawn: ClassVar[bool] = False
     """Whether it is of places in the picture, so that what moves these changes it."""
 
+    pictured: ClassVar[bool] = False
+    """Whether it is a picture itself, of the size of the image, so that scaling changes it."""
+
     each: ClassVar[str] = ""
     """The field of whose values it says something, of one after the other; empty: of the image."""
 
@@ -95,6 +111,10 @@ class Kind(ABC):
     def of_cell(self, cell: Any) -> Value:
         """The value that a cell of a table says."""
         return tuple(map(self.of_cell, cell)) if isinstance(cell, list) else cell
+
+    def recorded(self, value: Value) -> Value:
+        """What the table of records says of a value."""
+        return value
 
     def same(self, value: Value, cell: Any) -> bool:
         """Whether a value is what a cell of the table of records says."""
@@ -284,10 +304,62 @@ class Flags(Text):
         return found if "1" in found else None
 
 
+class Mask(Kind):
+    """A number for each pixel of the image as it is stored, 255 for none: a grey PNG of 8 bits.
+
+    Grey, since by TensorFlow and torchvision the pixels of one with a palette are its colours.
+    The table of records has how many pixels have each number: (number, pixels), ascending. A scan
+    says where the mask is, or what draws it; `dataprep.datasets.masks` reads that.
+    """
+
+    name = "mask"
+    column = "list<list<int64>>"
+    scanned = "string"
+    plain = False
+    drawn = True
+    pictured = True
+    type = bytes
+    none = b""
+    samples = tuple(map(bytes.fromhex, _MASKS))
+
+    def expected(self, value: Value) -> str:
+        """Whether it can be decoded, whoever counts its pixels sees."""
+        return "" if isinstance(value, bytes) and value.startswith(_PNG) else "a PNG"
+
+    def of_cell(self, cell: Any) -> Value:
+        """What draws a mask is a text."""
+        return cell if isinstance(cell, str) else super().of_cell(cell)
+
+    def recorded(self, value: Value) -> Value:
+        """What was counted before stays as it is."""
+        return _pixels_by_value(value) if isinstance(value, bytes) else value
+
+    def same(self, value: Value, cell: Any) -> bool:
+        """No value has as many pixels as what cannot be decoded."""
+        try:
+            return bool((None if value is None else self.recorded(value)) == self.of_cell(cell))
+        except ValueError:
+            return False
+
+    def shown(self, name: str, value: Value) -> str:
+        """That there is one."""
+        return name if value else ""
+
+
 # Of plain ones that a list may have, the first that fits is taken.
 KINDS: Final[Mapping[str, Kind]] = {
     kind.name: kind
-    for kind in (Int(), Float(), Text(), Texts(), Uncertain(), Boxes(), BoxLabels(), Flags())
+    for kind in (
+        Int(),
+        Float(),
+        Text(),
+        Texts(),
+        Uncertain(),
+        Boxes(),
+        BoxLabels(),
+        Flags(),
+        Mask(),
+    )
 }
 # What any format that holds a number or a text by its name can hold.
 PLAIN: Final[Sequence[KindName]] = [kind.name for kind in KINDS.values() if kind.plain]
@@ -297,16 +369,18 @@ NAME: Final = re.compile("[A-Za-z0-9_]{1,255}")  # of a field
 FieldName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_]+$(?!\n)", max_length=255)]
 
 
-class Field(Struct, frozen=True, forbid_unknown_fields=True):
+class Field(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Something that is said of images besides their labels; an image may lack it.
 
     Attributes:
         name: what it is called: ``patient_id``.
         kind: of its values.
+        numbers: what those of a mask mean, as far as that is known.
     """
 
     name: FieldName
     kind: KindName
+    numbers: tuple[tuple[int, str], ...] = ()
 
     @property
     def rules(self) -> Any:
@@ -324,6 +398,7 @@ BOX_LABELS: Final = Field("box_labels", "box_labels")
 CAPTIONS: Final = Field("captions", "texts")
 UNCERTAIN: Final = Field("uncertain_labels", "uncertain")
 FOLD: Final = Field("fold", "int")
+MASK: Final = Field("mask", "mask")
 BOX_FLAGS: Final = tuple(Field(name, "flags") for name in ("difficult", "truncated", "crowds"))
 
 MEANINGS: Final[Mapping[Field, str]] = {
@@ -332,6 +407,7 @@ MEANINGS: Final[Mapping[Field, str]] = {
     CAPTIONS: "texts that describe the image",
     UNCERTAIN: "classes of which it is uncertain whether the image has them, joined with |",
     FOLD: "number of the part of the split that it is in, for cross-validation",
+    MASK: "pixels of each number in its mask, as (number, pixels); 255 is none",
     BOX_FLAGS[0]: "1 or 0 of each box: whether it is difficult",
     BOX_FLAGS[1]: "1 or 0 of each box: whether the object goes on beyond it",
     BOX_FLAGS[2]: "1 or 0 of each box: whether it is round a crowd, COCO's `iscrowd`",
@@ -372,7 +448,11 @@ def moved(
     """
     if turn == 1 and part == WHOLE:
         return values
-    fields = [field for field in fields if field.rules.drawn and field.name in values]
+    fields = [
+        field
+        for field in fields
+        if field.rules.drawn and not field.rules.pictured and field.name in values
+    ]
     found, left = dict(values), dict[str, Sequence[bool]]()
     for field in fields:
         if not field.rules.each:
@@ -386,7 +466,28 @@ def moved(
 
 def present(values: Mapping[str, Value]) -> dict[str, Value]:
     """Those that say something."""
-    return {name: value for name, value in values.items() if value not in (None, "", ())}
+    return {name: value for name, value in values.items() if value not in (None, "", (), b"")}
+
+
+def recorded(values: Mapping[str, Value], fields: Iterable[Field]) -> Mapping[str, Value]:
+    """What the table of records says of the values of an image."""
+    pictured = [it for it in fields if it.rules.pictured and it.name in values]
+    if not pictured:
+        return values
+    return {**values, **{it.name: it.rules.recorded(values[it.name]) for it in pictured}}
+
+
+def _pixels_by_value(png: bytes) -> tuple[tuple[int, int], ...]:
+    from PIL.PngImagePlugin import PngImageFile  # late: most data sets have no masks
+
+    try:
+        with PngImageFile(BytesIO(png)) as picture:
+            mode, counts = picture.mode, picture.histogram()
+    except Exception as error:  # whatever Pillow raises tells of the mask
+        raise ValueError(f"a mask that cannot be decoded: {error}") from error
+    if mode != "L":
+        raise ValueError(f"a mask of mode {mode}, expected grey of 8 bits")
+    return tuple((number, pixels) for number, pixels in enumerate(counts) if pixels)
 
 
 def _turned(boxes: Iterable[Box], orientation: int) -> Iterator[Box]:

@@ -23,6 +23,10 @@ _DRAWN_ON: Final = (
     "list<int32>",
     "width and height of the picture that annotations are of; null if nobody says",
 )
+_FRAME: Final = (
+    "list<int32>",
+    "of one of several frames in the file: its number, from 1, and how many there are",
+)
 _PATIENT: Final = ("patient_id", "patient")
 
 _PLACE = {
@@ -54,6 +58,7 @@ INDEX: Mapping[str, tuple[str, str]] = {
     **_PLACE,
     "labels": ("list<string>", "identifiers of its classes"),
     "drawn_on": _DRAWN_ON,
+    "frame": _FRAME,
     "group": ("string", "what it belongs to, such as a patient; never in two splits"),
     "line": ("int64", "of what is listed: its line in the list, from 1, where rows are lines"),
     "reason": ("string", "why it was ignored; of an image that is listed, the list"),
@@ -66,6 +71,7 @@ ORDER: Mapping[str, tuple[str, str]] = {
     **_PLACE,
     "labels": ("list<int32>", "its classes, as 0-based positions in the class list"),
     "drawn_on": _DRAWN_ON,
+    "frame": _FRAME,
 }
 """Name: (type, meaning)."""
 

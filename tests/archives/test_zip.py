@@ -114,6 +114,7 @@ def test_what_is_no_readable_image_is_left_out_and_says_why(tmp_path: Path) -> N
         (pipe, b""),
         (entry("bzip2.png", zipfile.ZIP_BZIP2), b"x" * 99),
         (entry("lzma.png", zipfile.ZIP_LZMA), b"x" * 99),
+        (entry("large.png"), b"large"),
         (entry("secret.png"), b"secret"),
         (entry("../../up.png"), b"up"),
         (entry("__MACOSX/images/a.png"), b"mac"),
@@ -123,13 +124,16 @@ def test_what_is_no_readable_image_is_left_out_and_says_why(tmp_path: Path) -> N
     )
     place = content.rindex(b"secret.png") - 46 + 8  # its flags in the central directory
     content = content[:place] + bytes([content[place] | 1]) + content[place + 1 :]
+    place = content.rindex(b"large.png") - 46 + 10  # its method
+    content = content[:place] + b"\x09" + content[place + 1 :]
     found = scan(tmp_path, content)
     assert [image.path for image in found.images] == ["kept.png"]
     assert {ignored.name: ignored.reason.partition(" (")[0] for ignored in found.ignored} == {
         "link.png": "symbolic link, never followed",
         "pipe.png": "not a regular file",
-        "bzip2.png": "compressed by method 12",
-        "lzma.png": "compressed by method 14",
+        "bzip2.png": "compressed by bzip2",
+        "lzma.png": "compressed by LZMA",
+        "large.png": "compressed by deflate64",
         "secret.png": "encrypted",
         "../../up.png": "path with .. in it, which may lead elsewhere",
         "__MACOSX/images/a.png": "in a hidden or system folder",

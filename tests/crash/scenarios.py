@@ -6,6 +6,7 @@ import hashlib
 import json
 import random
 import shutil
+import tarfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -60,6 +61,16 @@ def prepared(place: Path, *options: object, shards: int = 2) -> Scenario:
     root.mkdir()
     words = ("folder", "--raw_data_dir", raw, "--local_scratch_dir", root / "out", "--workers", 1)
     return Scenario(root, [*map(str, words), "--num_shards", str(shards), *map(str, options)])
+
+
+def unpacked(place: Path) -> Scenario:
+    """Of archives that are unpacked into copies, which the seal deletes."""
+    scenario = prepared(place, shards=1)
+    for folder in sorted((place / "raw").iterdir()):
+        with tarfile.open(f"{folder}.tar.xz", "w:xz") as archive:
+            archive.add(folder, ".")
+        shutil.rmtree(folder)
+    return scenario
 
 
 def planned(place: Path, options: Sequence[str], shards: int) -> Scenario:
@@ -186,6 +197,7 @@ def reported(place: Path) -> Scenario:
 SCENARIOS: dict[str, Callable[[Path], Scenario]] = {
     "prepare": partial(prepared, shards=1),
     "radiographs": radiographs,
+    "unpacked": unpacked,
     "resume": resumed,
     "overwrite": overwritten,
     "exclude": excluded,
@@ -210,7 +222,7 @@ SCENARIOS: dict[str, Callable[[Path], Scenario]] = {
 def chosen_kinds(name: str) -> tuple[Kind, ...]:
     """Which kinds of states of a scenario are tried."""
     # What may be lost alone, `prepare` has lost already.
-    like_prepare = name in ("exclude", "radiographs")
+    like_prepare = name in ("exclude", "radiographs", "unpacked")
     return ("kill", "power") if like_prepare else ("kill", "power", "single")
 
 

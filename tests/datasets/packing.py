@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import io
 import json
+import lzma
 import struct
 import tarfile
+import zlib
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import zstandard
 from pyarrow import parquet
 
 from dataprep.formats import recordio, tfrecord
@@ -74,6 +80,22 @@ def write_webdataset_gzip(raw: Path, images: Sequence[One]) -> None:
     (raw / "train.tar.gz").write_bytes(tar_of(samples_of(images), "w:gz"))
 
 
+def zstd_frames(data: bytes) -> bytes:
+    """Two frames, and one before each that is to be skipped (RFC 8878, 3.1.2)."""
+    skipped = struct.pack("<II", 0x184D2A50, 3) + b"abc"
+    pack = zstandard.ZstdCompressor().compress
+    return skipped + pack(data[:999]) + skipped + pack(data[999:])
+
+
+def write_packed_webdataset(
+    raw: Path, images: Sequence[One], suffix: str, pack: Callable[[bytes], bytes]
+) -> None:
+    half = len(images) // 2
+    for number, some in enumerate((images[:half], images[half:])):
+        packed = pack(tar_of(samples_of(some)))
+        (raw / f"set-train-{number:06d}.tar.{suffix}").write_bytes(packed)
+
+
 def table_of(images: Sequence[One], *, nullable: bool = True) -> pa.Table:
     """As Hugging Face's ``datasets`` has images and their classes."""
     struct_ = pa.struct([pa.field("bytes", pa.binary(), nullable=nullable), ("path", pa.string())])
@@ -119,7 +141,9 @@ def records_of(examples: Sequence[bytes]) -> bytes:
     return b"".join(b"".join(tfrecord.frame(b"", data, b"")) for data in examples)
 
 
-def write_tfrecord(raw: Path, images: Sequence[One]) -> None:
+def write_tfrecord(
+    raw: Path, images: Sequence[One], pack: Callable[[bytes], bytes] = bytes
+) -> None:
     examples = [
         example_of(
             {
@@ -131,7 +155,7 @@ def write_tfrecord(raw: Path, images: Sequence[One]) -> None:
         )
         for one in images
     ]
-    (raw / "train-00000-of-00001").write_bytes(records_of(examples))
+    (raw / "train-00000-of-00001").write_bytes(pack(records_of(examples)))
 
 
 def write_recordio(raw: Path, images: Sequence[One]) -> None:
@@ -144,7 +168,16 @@ def write_recordio(raw: Path, images: Sequence[One]) -> None:
     (raw / "train.lst").write_text("".join(lines))
 
 
-def write_mds(raw: Path, images: Sequence[One]) -> None:
+MDS_PACKS: Mapping[str, Callable[[bytes], bytes]] = {
+    "zstd": lambda data: zstandard.ZstdCompressor().compress(data),
+    "gz": gzip.compress,
+    "bz2": bz2.compress,
+    "br": lambda data: pa.Codec("brotli").compress(data, asbytes=True),
+    "snappy": lambda data: pa.Codec("snappy").compress(data, asbytes=True),
+}
+
+
+def write_mds(raw: Path, images: Sequence[One], suffix: str = "") -> None:
     (raw / "train").mkdir()
     names, encodings, sizes = ("image", "key", "label"), ("jpeg", "str", "int"), (None, None, 8)
     samples = []
@@ -157,15 +190,20 @@ def write_mds(raw: Path, images: Sequence[One]) -> None:
     for sample in samples:
         offsets.append(offsets[-1] + len(sample))
     data = struct.pack(f"<I{len(offsets)}I", len(samples), *offsets) + b"".join(samples)
-    (raw / "train" / "shard.00000.mds").write_bytes(data)
+    name, zipped = "shard.00000.mds", None
+    if suffix:
+        name += f".{suffix}"
+        zipped = {"basename": name, "bytes": 0, "hashes": {}}
+    (raw / "train" / name).write_bytes(MDS_PACKS[suffix](data) if suffix else data)
     shard = {
+        "compression": suffix or None,
         "column_names": names,
         "column_encodings": encodings,
         "column_sizes": sizes,
         "raw_data": {"basename": "shard.00000.mds", "bytes": len(data), "hashes": {}},
         "samples": len(samples),
         "format": "mds",
-        "zip_data": None,
+        "zip_data": zipped,
     }
     (raw / "train" / "index.json").write_text(json.dumps({"shards": [shard], "version": 2}))
 
@@ -178,4 +216,9 @@ WRITERS: Mapping[str, Callable[[Path, Sequence[One]], None]] = {
     "tfrecord": write_tfrecord,
     "recordio": write_recordio,
     "mds": write_mds,
+    "webdataset.tar.zst": partial(write_packed_webdataset, suffix="zst", pack=zstd_frames),
+    "webdataset.tar.xz": partial(write_packed_webdataset, suffix="xz", pack=lzma.compress),
+    "tfrecord gzip": partial(write_tfrecord, pack=gzip.compress),
+    "tfrecord zlib": partial(write_tfrecord, pack=zlib.compress),
+    **{f"mds {suffix}": partial(write_mds, suffix=suffix) for suffix in MDS_PACKS},
 }

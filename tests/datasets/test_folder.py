@@ -8,7 +8,8 @@ import tarfile
 import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryFile
+from typing import Any, BinaryIO, cast
 
 import pytest
 from hypothesis import given
@@ -59,7 +60,8 @@ def write_archive(path: Path, files: Files) -> None:
             for name, content in files.items():
                 archive.writestr(name, content)
         return
-    with tarfile.open(path, "w:gz" if path.name.endswith("gz") else "w") as tar:
+    mode: Any = {"gz": "w:gz", "xz": "w:xz"}.get(path.name[-2:], "w")
+    with tarfile.open(path, mode) as tar:
         for name, content in files.items():
             info = tarfile.TarInfo(name)
             info.size, info.mtime = len(content), MODIFIED
@@ -68,7 +70,13 @@ def write_archive(path: Path, files: Files) -> None:
 
 def scan_all(dataset: Folder, raw: Path, splits: tuple[str, ...] | None = None) -> list[Scanned]:
     found = dataset.find(raw, splits)
-    return [dataset.scan(raw, found, unit) for unit in found.units]
+    scans = [dataset.scan(raw, found, unit) for unit in found.units]
+    return [it if it.copy is None else copied(it.copy) for it in scans]
+
+
+def copied(copy: Callable[[BinaryIO], Scanned]) -> Scanned:
+    with TemporaryFile() as file:
+        return copy(cast("BinaryIO", file))
 
 
 def labelled(scans: Iterable[Scanned]) -> dict[str, dict[str, tuple[str, ...]]]:
@@ -128,6 +136,8 @@ def half_packed(raw: Path) -> None:
 SPLIT_LAYOUTS: dict[str, Callable[[Path], object]] = {
     "folders": lambda raw: write_tree(raw, SMALL),
     "class tars of folders": lambda raw: class_archives(raw, ".tar", in_folders=True),
+    "class txz": lambda raw: class_archives(raw, ".txz"),
+    "one tar.xz": lambda raw: write_archive(raw / "images.tar.xz", SMALL),
     "class tgz": lambda raw: class_archives(raw, ".tgz"),
     "split tars with dot": lambda raw: split_archives(raw, ".tar", "./"),
     "split zips": lambda raw: split_archives(raw, ".zip"),

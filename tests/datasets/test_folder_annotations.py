@@ -100,7 +100,7 @@ def test_coco(raw: Path, tmp_path: Path) -> None:
         "boxes cut off at the edge of their image: 1",
         "boxes without an area, left out: 1",
         "boxes marked crowds, kept with the attribute crowds: 1",
-        "segmentation masks, which are not kept: 1",
+        "segmentation masks, which are not kept without --mask_outlines: 1",
     ):
         assert what in text
 

@@ -9,15 +9,16 @@ import json
 import tarfile
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 
+import dataprep
 from dataprep.datasets.folder.dataset import Folder
 from tests.conftest import Cli, everyday, rows_of
 from tests.finished_sets import manifest_of
-from tests.images.dicom_files import dataset, file, grouped
+from tests.images.dicom_files import dataset, file, grouped, several
 
 SECRET = "0123456789abcdef" * 4
 NAMED = ("DOE^JANE", "19700101", "HOSP-4711", "1.2.840.99", "Hospital of X", "PID-", "RADIOGRAPHER")
@@ -95,7 +96,7 @@ def test_a_whitelist_is_kept_and_hashed(raw: Path, tmp_path: Path, cli: Cli) -> 
     assert manifest_of(out)["dataset_config"]["hash_key"] == hashed("fingerprint", "")[:16]
 
 
-FORMS = ("folders", "listing", "sized listing", "tar.gz", "zip")
+FORMS = ("folders", "listing", "sized listing", "tar.gz", "tar.xz", "zip")
 CUTS = ("--stratify", "--no_stratify")
 
 
@@ -103,7 +104,11 @@ CUTS = ("--stratify", "--no_stratify")
 @pytest.mark.parametrize(
     ("form", "stratify"),
     everyday(
-        [("sized listing", "--stratify"), ("tar.gz", "--no_stratify")],
+        [
+            ("sized listing", "--stratify"),
+            ("tar.gz", "--no_stratify"),
+            ("tar.xz", "--no_stratify"),
+        ],
         [(form, stratify) for form in FORMS for stratify in CUTS],
     ),
 )
@@ -112,9 +117,10 @@ def test_no_patient_is_in_two_splits(
 ) -> None:
     images = sorted(raw.rglob("*.dcm"))
     more: tuple[object, ...] = ()
-    if form == "tar.gz":
+    if form in ("tar.gz", "tar.xz"):
+        mode: Any = f"w:{form[-2:]}"
         for name in ("ill", "well"):
-            with tarfile.open(raw / f"{name}.tar.gz", "w:gz") as archive:
+            with tarfile.open(raw / f"{name}.{form}", mode) as archive:
                 for path in sorted((raw / name).iterdir()):
                     archive.add(path, path.name)
     elif form == "zip":
@@ -129,7 +135,7 @@ def test_no_patient_is_in_two_splits(
             lines.append(f"{path.relative_to(raw)},{path.parent.name}{size}")
         (tmp_path / "list.csv").write_text("\n".join(lines))
         more = ("--listing", tmp_path / "list.csv")
-    if form in ("tar.gz", "zip"):
+    if form in ("tar.gz", "tar.xz", "zip"):
         for path in images:
             path.unlink()
         for name in ("ill", "well"):
@@ -307,3 +313,103 @@ def test_the_key_is_not_in_what_travels_to_workers(tmp_path: Path) -> None:
     dataset_ = Folder(dicom_attributes="all", hash_key=str(tmp_path / "key"))
     assert SECRET not in repr(dataset_.config())
     assert SECRET not in io.StringIO(str(vars(dataset_))).read()
+
+
+FILM = np.random.default_rng(5).integers(0, 256, (5, 16, 20)).astype(np.uint8)
+SPACINGS = [{"PixelMeasuresSequence": {"PixelSpacing": [n / 10, 0.2]}} for n in range(1, 6)]
+
+
+@pytest.fixture
+def films(tmp_path: Path) -> Path:
+    """In each class six films of 5 frames and an image of one; a name is in both classes."""
+    for number in range(12):
+        film = FILM + np.uint8(number)
+        place = tmp_path / "raw" / ("ill" if number % 2 else "well") / f"{number}.dcm"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(file(several(film, shared={}, each=SPACINGS, PatientID=f"P{number}")))
+    for name in ("ill", "well"):
+        (tmp_path / "raw" / name / "one.dcm").write_bytes(file(dataset(FILM[0])))
+    (tmp_path / "key").write_text(f"{SECRET}\n")
+    return tmp_path / "raw"
+
+
+def levels_in(out: Path, *splits: str) -> dict[str, Any]:
+    every = [record for split in splits or ("train",) for record in dataprep.open(out, split)]
+    return {record.key: record.array()[..., 0] for record in every}
+
+
+@pytest.mark.parametrize("form", everyday(["listing", "tar.xz"], ["folders", "zip"]))
+def test_every_frame_is_an_image_and_its_file_a_group(
+    form: str, films: Path, tmp_path: Path
+) -> None:
+    out, paths = tmp_path / "out", sorted(films.rglob("*.dcm"))
+    more: dict[str, Any] = {}
+    if form == "listing":
+        lines = ["path,label", *(f"{it.relative_to(films)},{it.parent.name}" for it in paths)]
+        (tmp_path / "list.csv").write_text("\n".join(lines))
+        more = {"listing": tmp_path / "list.csv"}
+    elif form != "folders":
+        packed = tmp_path / "packed"
+        packed.mkdir()
+        if form == "zip":
+            with zipfile.ZipFile(packed / "all.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+                for path in paths:
+                    archive.write(path, str(path.relative_to(films)))
+        else:
+            with tarfile.open(packed / "all.tar.xz", "w:xz") as tar:
+                for path in paths:
+                    tar.add(path, str(path.relative_to(films)))
+        films = packed
+    dataprep.folder(
+        films,
+        out,
+        frames="all",
+        fractions={"train": 0.5, "test": 0.5},
+        dicom_attributes=["row_spacing"],
+        sink="webdataset",
+        dicom_window="full",
+        encoding="png",
+        **more,
+    )
+    rows = rows_of(out, "stored", "repaired")
+    splits: dict[str, set[str]] = {}
+    for row in rows:
+        splits.setdefault(row["key"].partition("#")[0], set()).add(row["split"])
+    assert all(len(found) == 1 for found in splits.values())
+    assert {split for (split,) in splits.values()} == {"train", "test"}
+    assert len(rows) == 62
+    spacing = {row["key"]: row["row_spacing"] for row in rows}
+    made = levels_in(out, "train", "test")
+    assert {"ill/one.dcm", "well/one.dcm"} < made.keys()
+    for number in range(12):
+        for frame in range(1, 6):
+            key = f"{'ill' if number % 2 else 'well'}/{number}.dcm#{frame}"
+            assert np.array_equal(made[key], FILM[frame - 1] + np.uint8(number))
+            assert spacing[key] == frame / 10
+
+
+@pytest.mark.parametrize(("frames", "number"), [("first", 1), ("middle", 3)])
+def test_one_frame_of_a_file_keeps_its_name(
+    frames: Literal["first", "middle"], number: int, films: Path, tmp_path: Path
+) -> None:
+    dataprep.folder(films, tmp_path / "out", frames=frames, dicom_window="full", encoding="png")
+    made = levels_in(tmp_path / "out")
+    assert len(made) == 14
+    assert np.array_equal(made["ill/5.dcm"], FILM[number - 1] + np.uint8(5))
+
+
+def test_keys_that_are_hashes_tell_no_frame(films: Path, tmp_path: Path, cli: Cli) -> None:
+    words = ("folder", "--raw", films, "--out", tmp_path / "out", "--hash_key", tmp_path / "key")
+    done = cli(*words, "--frames", "all", "--hash_keys", "--workers", 1)
+    assert done.code == 0, done
+    keys = {row["key"] for row in rows_of(tmp_path / "out", "repaired")}
+    assert hashed("key", "ill/5.dcm#2") in keys
+    assert len(keys) == 62
+
+
+def test_without_the_option_frames_are_refused_by_its_name(films: Path, tmp_path: Path) -> None:
+    dataprep.folder(films, tmp_path / "out", max_bad=12)
+    reasons = {row["reason"] for row in rows_of(tmp_path / "out", "rejected")}
+    assert reasons == {
+        "DICOM of 5 frames, expected an image of one; --frames first, middle or all takes them"
+    }

@@ -88,7 +88,9 @@ def from_folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-@pytest.mark.parametrize("form", everyday(["webdataset.tar.gz", "parquet", "tfrecord"], [*WRITERS]))
+@pytest.mark.parametrize(
+    "form", everyday(["webdataset.tar.gz", "parquet", "tfrecord zlib", "mds snappy"], [*WRITERS])
+)
 def test_every_form_of_the_same_images_gives_the_same_bytes(
     form: str, from_folders: Path, tmp_path: Path
 ) -> None:
@@ -101,10 +103,15 @@ def test_every_form_of_the_same_images_gives_the_same_bytes(
     assert not list((out / ".dataprep" / "index").glob("*.images"))  # they went with the seal
 
 
-def test_copied_images_are_copied_anew_where_a_sealed_shard_is_gone(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "form", everyday(["compressed parquet", "webdataset.tar.zst"], ["tfrecord gzip", "mds bz2"])
+)
+def test_copied_images_are_copied_anew_where_a_sealed_shard_is_gone(
+    form: str, tmp_path: Path
+) -> None:
     raw, out = tmp_path / "raw", tmp_path / "out"
     raw.mkdir()
-    WRITERS["compressed parquet"](raw, IMAGES)
+    WRITERS[form](raw, IMAGES)
     prepared(raw, out, num_shards=2)
     before = hashes(out)
     with pytest.MonkeyPatch.context() as full:  # there is nothing to do, and so nothing to copy
@@ -310,6 +317,46 @@ def test_one_image_of_several_is_chosen(tmp_path: Path) -> None:
     members = {"a.jpg": ONE, "a.seg.png": picture(1, "PNG"), "a.cls": b"0"}
     ((scan,), _) = scanned(webdataset(tmp_path, members), image_field="jpg")
     assert [row.key for row in scan.rows["train"]] == ["a.jpg"]
+
+
+def test_of_a_shard_compressed_and_not_one_is_taken(tmp_path: Path) -> None:
+    WRITERS["mds zstd"](tmp_path, IMAGES)
+    ((packed,), found) = scanned(tmp_path)
+    assert packed.copy is not None
+    assert found.description[0].startswith("MDS: train (1 file), compressed")
+    with (tmp_path / "copy").open("w+b") as file:
+        before = packed.copy(file)
+    (tmp_path / "train" / "shard.00000.mds").write_bytes((tmp_path / "copy").read_bytes())
+    ((plain,), found) = scanned(tmp_path, key_field="number")
+    assert found.description[0].startswith("MDS: train (1 file), read in place")
+    assert len(plain.rows["train"]) == len(before.rows["train"]) == len(IMAGES)
+    ((again,), _) = scanned(tmp_path, key_field="number", files="*.zstd")
+    assert again.copy is not None
+    with (tmp_path / "copy").open("w+b") as file:
+        keys = [row.key for row in again.copy(file).rows["train"]]
+    assert keys == [row.key for row in plain.rows["train"]]
+
+
+def test_a_compression_that_nothing_reads_is_named(tmp_path: Path) -> None:
+    WRITERS["mds zstd"](tmp_path, IMAGES)
+    index = tmp_path / "train" / "index.json"
+    index.write_text(index.read_text().replace('"compression": "zstd"', '"compression": "lz4:9"'))
+    with pytest.raises(SourceError, match=r"mds\.zstd is compressed by lz4:9, as index\.json says"):
+        scanned(tmp_path)
+
+
+@pytest.mark.parametrize("form", ["tfrecord gzip", "mds zstd", "mds snappy", "webdataset.tar.zst"])
+def test_compressed_shards_that_are_cut_off_are_refused(form: str, tmp_path: Path) -> None:
+    WRITERS[form](tmp_path, IMAGES)
+    files = [it for it in sorted(tmp_path.rglob("*")) if it.is_file() and it.suffix != ".json"]
+    path = files[0]
+    ((first, *_), _) = scanned(tmp_path)
+    whole = path.read_bytes()
+    for size in (len(whole) - 1, len(whole) // 2):
+        path.write_bytes(whole[:size])
+        assert first.copy is not None
+        with (tmp_path / "copy").open("w+b") as file, pytest.raises(SourceError, match=r"again$"):
+            first.copy(file)
 
 
 def test_files_of_several_kinds_are_chosen_from(tmp_path: Path) -> None:

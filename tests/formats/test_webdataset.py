@@ -247,11 +247,11 @@ keys = st.one_of(
     ],
 )
 def test_stems(key: str, stem: str) -> None:
-    assert Stems().name(key) == stem
+    assert Stems(DatasetInfo()).name(key) == stem
 
 
 def test_equal_stems_are_told_apart_by_a_digest_of_the_key() -> None:
-    stems = Stems()
+    stems = Stems(DatasetInfo())
     # sha256sum of "a.png", "d/a.b" and "1/a.png"
     assert [stems.name(key) for key in ("a.jpg", "a.png", "d/a", "d/a.b", "a.png")] == [
         "a",
@@ -264,10 +264,10 @@ def test_equal_stems_are_told_apart_by_a_digest_of_the_key() -> None:
 
 @given(st.lists(keys, max_size=20))
 def test_no_two_stems_are_equal_and_all_are_safe(found: list[str]) -> None:
-    stems = Stems()
+    stems = Stems(DatasetInfo())
     names = [stems.name(key) for key in found]
     assert len(set(names)) == len(names)
-    again = Stems()
+    again = Stems(DatasetInfo())
     assert [again.name(key) for key in found] == names
     for name in names:
         assert re.fullmatch(r"[!-~]+", name)

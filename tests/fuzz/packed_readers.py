@@ -20,6 +20,9 @@ FORMS = {
     "tfrecord": "a",
     "recordio": "a.rec",
     "mds": "shard.00000.mds",
+    "tfrecord gzip": "a",
+    "mds zstd": "shard.00000.mds.zstd",
+    "mds snappy": "shard.00000.mds.snappy",
 }
 """What each is called where it is read."""
 
@@ -32,8 +35,9 @@ def packed(form: str) -> list[bytes]:
             WRITERS[form](Path(place), ones(count))
             files = sorted(path for path in Path(place).rglob("*") if path.is_file())
             data = {path.suffix: path.read_bytes() for path in files}
-            if form == "mds":
-                found.append(NEXT.join((data[".mds"], data[".json"])))
+            if form.startswith("mds"):
+                index = data.pop(".json")
+                found.append(NEXT.join((*data.values(), index)))
             else:
                 found.append(next(data[suffix] for suffix in data if suffix != ".lst"))
     return found
@@ -47,9 +51,10 @@ def sealed_lengths(data: bytes) -> bytes:
 
 def read_packed(form: str, data: bytes, place: Path) -> None:
     """Find it, scan it, and read its images."""
-    first, _, index = data.partition(NEXT) if form == "mds" else (data, b"", b"")
+    mds = form.startswith("mds")
+    first, _, index = data.partition(NEXT) if mds else (data, b"", b"")
     (place / FORMS[form]).write_bytes(first)
-    if form == "mds":
+    if mds:
         (place / "index.json").write_bytes(index)
     close_archives()
     dataset = Shards()
@@ -57,7 +62,7 @@ def read_packed(form: str, data: bytes, place: Path) -> None:
     for unit in found.units:
         scanned = dataset.scan(place, found, unit)
         if scanned.copy is not None:
-            with (place / unit.copy_name).open("wb") as file:
+            with (place / unit.copy_name).open("w+b") as file:
                 scanned = scanned.copy(file)
         for row in [row for rows in scanned.rows.values() for row in rows][:20]:
             with suppress(DataprepError):

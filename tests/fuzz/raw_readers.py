@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import lzma
 import tarfile
 import tempfile
 import zipfile
@@ -18,13 +19,15 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import zstandard
 from imagecodecs import jpegxl_encode
 from PIL import Image
 from pyarrow import parquet
 from pydicom.uid import JPEG2000Lossless, JPEGBaseline8Bit
 
-from dataprep.archives.containers import list_container
+from dataprep.archives.containers import codec_of, list_container
 from dataprep.archives.listing import Listing
+from dataprep.archives.packed import Copy
 from dataprep.datasets.folder.dataset import Folder
 from dataprep.datasets.imagenet.dataset import ImageNet, read_bounding_boxes
 from dataprep.datasets.lists import load_class_list
@@ -32,7 +35,7 @@ from dataprep.datasets.reading import close_archives, read_image
 from dataprep.errors import DataprepError
 from dataprep.images import Recipe, Resize, prepare
 from dataprep.images.dicom import header_of
-from tests.images.dicom_files import LOSSLESS, dataset, grouped, table
+from tests.images.dicom_files import LOSSLESS, dataset, grouped, several, table
 from tests.images.dicom_files import file as dicom_file
 from tests.images.files import HAS_AVIF, deep_tiff
 from tests.images.heic_files import PLAIN, TURNED
@@ -134,6 +137,26 @@ def read_archive(name: str, data: bytes, place: Path) -> None:
     close_archives()
     listing = list_container(place, name, restarts_name="restarts")
     (place / "restarts").write_bytes(listing.restarts)
+    _read_images(listing, place)
+
+
+def zstds() -> list[bytes]:
+    pack = zstandard.ZstdCompressor().compress
+    return [pack(each[:999]) + b"\x50\x2a\x4d\x18\3\0\0\0abc" + pack(each[999:]) for each in tars()]
+
+
+def xzs() -> list[bytes]:
+    return [lzma.compress(each) + lzma.compress(b"") + bytes(4) for each in tars()]
+
+
+def read_unpacked(name: str, data: bytes, place: Path) -> None:
+    """List it while it is unpacked, and read its images from the copy."""
+    (place / name).write_bytes(data)
+    close_archives()
+    codec = codec_of(name)
+    assert codec is not None
+    with (place / "copy").open("w+b") as file:
+        listing = list_container(place, name, copy=Copy(codec, "copy", file))
     _read_images(listing, place)
 
 
@@ -244,6 +267,7 @@ def dicoms() -> list[bytes]:
     enhanced = dataset(noise & 4095, 12, NumberOfFrames=1)
     return [
         *codings,
+        *(dicom_file(several(np.stack([flat] * 3)), it) for it in (LOSSLESS[0], *LOSSLESS[3:5])),
         dicom_file(grouped(enhanced, shared, {"PixelValueTransformationSequence": rescale})),
         dicom_file(dataset(noise & 4095, 12, **window, **rescale)),
         dicom_file(dataset(noise.view(np.int16), 16, **tables)),
@@ -292,9 +316,12 @@ def read_picture(data: bytes, _: Path) -> None:
 
 
 def read_dicom(data: bytes, place: Path) -> None:
-    """Its header alone, too."""
+    """Its header alone, too, and of several frames some."""
     with suppress(DataprepError):
-        header_of(data, ["PatientID", "PixelSpacing"])
+        found = header_of(data, ["PatientID", "PixelSpacing"], "all") or []
+        for frame, _ in [*found[:2], *found[-1:]]:
+            with suppress(DataprepError):
+                prepare(data, Recipe(), frame)
     read_picture(data, place)
 
 

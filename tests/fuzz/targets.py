@@ -46,6 +46,8 @@ TARGETS = {
         Target("tar", raw.tars, raw.read_tar, 500, raw.sealed_tar),
         Target("nested tar", raw.nested_tars, raw.read_nested, 750, raw.sealed_tar),
         Target("gzip", raw.gzips, partial(raw.read_archive, "a.tar.gz"), 2000),
+        Target("zstd", raw.zstds, partial(raw.read_unpacked, "a.tar.zst"), 1000),
+        Target("xz", raw.xzs, partial(raw.read_unpacked, "a.tar.xz"), 1000),
         Target("zip", raw.zips, partial(raw.read_archive, "a.zip"), 5000),
         Target("restart points", raw.restarts, raw.read_restarts, 750),
         Target("jpeg", raw.jpegs, raw.read_picture, 3000, memory=64),

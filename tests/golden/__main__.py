@@ -16,6 +16,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from PIL import Image
+
 from dataprep.cli import main
 from dataprep.staging.plan import Share, select
 from dataprep.staging.source import read_inventory
@@ -70,6 +72,16 @@ def write_annotations(raw: Path) -> None:
     (raw / "captions_train.json").write_text(json.dumps(captions), "utf-8")
 
 
+def write_masks(raw: Path) -> None:
+    """Images with masks, and one without."""
+    _put(raw / "train" / "cat", "0.jpg", "1.jpg", "2.png")
+    (raw / "masks").mkdir()
+    for name in "01":
+        levels = bytes((at // 16 + int(name)) % 4 * 85 for at in range(256))
+        Image.frombytes("L", (16, 16), levels).save(raw / "masks" / f"{name}.png")
+    (raw.parent / "meanings.txt").write_text("nothing\n85\tcat\n170\tdog\n", "utf-8")
+
+
 def _put(folder: Path, *names: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name in names:
@@ -118,6 +130,12 @@ def make(place: Path) -> None:
         listing = ("--listing", "instances_train.json,captions_train.json")
         for name in ANNOTATED:
             prepare(raw, outs / f"{name}-annotated", *listing, "--sink", name, *SHARDS[2:])
+        _keep(outs, place)
+    with _scratch() as (raw, outs):
+        write_masks(raw)
+        masks = ("--mask_dir", "masks", "--mask_classes", raw.parent / "meanings.txt")
+        for name in ANNOTATED:
+            prepare(raw, outs / f"{name}-masked", *masks, "--sink", name, *SHARDS[2:])
         _keep(outs, place)
     with _scratch() as (raw, outs):
         write_listing(raw)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from typing import Any
 
 import imagecodecs
@@ -64,6 +65,24 @@ def grouped(image: Dataset, shared: dict[str, Any], each: dict[str, Any]) -> Dat
     return image
 
 
+def several(
+    frames: NDArray[Any],
+    bits: int = 0,
+    shared: dict[str, Any] | None = None,
+    each: Sequence[dict[str, Any]] = (),
+    **more: Any,
+) -> Dataset:
+    """An uncompressed image of several frames, perhaps with functional groups, of each its own."""
+    image = dataset(frames[0], bits, **{"NumberOfFrames": len(frames), **more})
+    image.PixelData = frames.tobytes()
+    if shared is not None:
+        grouped(image, shared, {})
+        image.PerFrameFunctionalGroupsSequence = [
+            item(**{macro: [item(**said)] for macro, said in macros.items()}) for macros in each
+        ]
+    return image
+
+
 def table(levels: Any, first: int = 0, bits: int = 16) -> Dataset:
     """An item of a sequence of lookup tables."""
     item = Dataset()
@@ -84,7 +103,8 @@ def file(image: Dataset, syntax: Any = PLAIN) -> bytes:
     if syntax == ExplicitVRBigEndian and image.BitsAllocated == 16:
         image.PixelData = np.frombuffer(image.PixelData, "<u2").astype(">u2").tobytes()
     if syntax not in NATIVE:
-        image.PixelData = encapsulate([coded(image, syntax)])
+        count = int(image.get("NumberOfFrames") or 1)
+        image.PixelData = encapsulate([coded(image, syntax, at) for at in range(count)])
         image["PixelData"].VR = "OB"
         image["PixelData"].is_undefined_length = True
     stream = io.BytesIO()
@@ -92,11 +112,12 @@ def file(image: Dataset, syntax: Any = PLAIN) -> bytes:
     return stream.getvalue()
 
 
-def coded(image: Dataset, syntax: Any) -> bytes:
-    """The coded frame."""
+def coded(image: Dataset, syntax: Any, at: int = 0) -> bytes:
+    """The coded frame, of several the one at this place."""
     shape = (image.Rows, image.Columns, 3)[: 2 if image.SamplesPerPixel == 1 else 3]
     sign = "i" if image.PixelRepresentation else "u"
-    pixels = np.frombuffer(image.PixelData, f"<{sign}{image.BitsAllocated // 8}").reshape(shape)
+    pixels = np.frombuffer(image.PixelData, f"<{sign}{image.BitsAllocated // 8}")
+    pixels = pixels.reshape(-1, *shape)[at]
     bits = image.BitsStored
     if syntax == JPEG2000Lossless:
         options = {"codecformat": "j2k", "reversible": True, "level": 0, "bitspersample": bits}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -91,12 +92,15 @@ def test_hugging_face(kept: bool, raw: Path, expected: Mapping[str, str]) -> Non
     assert from_shards(raw) == expected
 
 
-def test_tensorflow(tf: ModuleType, raw: Path, expected: Mapping[str, str]) -> None:
+@pytest.mark.parametrize("compression", ["", "GZIP", "ZLIB"])
+def test_tensorflow(
+    compression: str, tf: ModuleType, raw: Path, expected: Mapping[str, str]
+) -> None:
     def texts(text: str | bytes) -> object:
         data = text.encode() if isinstance(text, str) else text
         return tf.train.Feature(bytes_list=tf.train.BytesList(value=[data]))
 
-    with tf.io.TFRecordWriter(str(raw / "train-00000-of-00001")) as file:
+    with tf.io.TFRecordWriter(str(raw / "train-00000-of-00001"), compression) as file:
         for one in IMAGES:
             label = tf.train.Int64List(value=[one.label + 1])
             feature = {
@@ -133,13 +137,64 @@ _MDS = """
 import pickle, sys, streaming
 images = pickle.load(open(sys.argv[1] + ".pickle", "rb"))
 columns = {"image": "bytes", "key": "str", "label": "int"}
-with streaming.MDSWriter(out=sys.argv[1] + "/train", columns=columns, size_limit=4096) as shards:
+how = dict(columns=columns, size_limit=4096, compression=COMPRESSION)
+with streaming.MDSWriter(out=sys.argv[1] + "/train", **how) as shards:
     for key, data, label in images:
         shards.write({"image": data, "key": key, "label": label})
 """
+_READ = """
+import sys, streaming
+print(sum(1 for _ in streaming.StreamingDataset(local=sys.argv[1] + "/train", batch_size=1)))
+"""
 
 
-def test_mosaicml(raw: Path, expected: Mapping[str, str]) -> None:
-    run("DATAPREP_MDS_PYTHON", "mosaicml-streaming", _MDS, raw, IMAGES)
-    assert len(list((raw / "train").glob("*.mds"))) > 1
+@pytest.mark.parametrize("compression", [None, "zstd:7", "zstd", "gz", "bz2", "br", "snappy"])
+def test_mosaicml(compression: str | None, raw: Path, expected: Mapping[str, str]) -> None:
+    program = _MDS.replace("COMPRESSION", repr(compression))
+    run("DATAPREP_MDS_PYTHON", "mosaicml-streaming", program, raw, IMAGES)
+    suffix = f".{compression.partition(':')[0]}" if compression else ""
+    assert len(list((raw / "train").glob(f"*.mds{suffix}"))) > 1
+    assert bool(suffix) != bool(list((raw / "train").glob("*.mds")))
     assert from_shards(raw, classes=raw.with_name("classes.txt")) == expected
+
+
+def test_mosaicml_after_a_read(raw: Path, expected: Mapping[str, str]) -> None:
+    """A reader leaves shards beside compressed ones: of each one is taken, and counted once."""
+    run(
+        "DATAPREP_MDS_PYTHON",
+        "mosaicml-streaming",
+        _MDS.replace("COMPRESSION", "'zstd'"),
+        raw,
+        IMAGES,
+    )
+    run("DATAPREP_MDS_PYTHON", "mosaicml-streaming", _READ, raw, IMAGES)
+    plain = sorted((raw / "train").glob("*.mds"))
+    assert len(plain) == len([*(raw / "train").glob("*.mds.zstd")]) > 1
+    for path in plain[::2]:
+        path.unlink()
+    assert from_shards(raw, classes=raw.with_name("classes.txt")) == expected
+
+
+@pytest.mark.parametrize(
+    ("suffix", "program"),
+    [("zst", "zstd -T2"), ("zst", "pzstd"), ("xz", "xz -T2 --block-size=4096"), ("xz", "tar -cJ")],
+)
+def test_archives_by_their_programs(
+    suffix: str, program: str, raw: Path, expected: Mapping[str, str]
+) -> None:
+    words = program.split()
+    if shutil.which(words[0]) is None:
+        pytest.skip(f"no {words[0]} here")
+    folders = raw.with_name("folders")
+    write_folders(folders, IMAGES)
+    (raw / "train").mkdir()
+    for folder in sorted((folders / "train").iterdir()):
+        into = raw / "train" / f"{folder.name}.tar.{suffix}"
+        tar = ["tar", "-cJ" if words[0] == "tar" else "-c", "-C", str(folder), "."]
+        data = subprocess.run(tar, capture_output=True, check=True).stdout
+        if words[0] != "tar":
+            data = subprocess.run(
+                [*words, "-c"], input=data, capture_output=True, check=True
+            ).stdout
+        into.write_bytes(data)
+    assert made("folder", raw, raw.with_name("out")) == expected

@@ -35,6 +35,13 @@ def test_workers_do_not_show(cli: Cli, photos: Made, tmp_path: Path, workers: in
     "beam",
     [
         ("--", "--direct_running_mode=multi_threading", "--direct_num_workers=2"),
+        pytest.param(  # wholly in Beam: an element a shard, its own processes
+            (
+                *("--runner", "direct", "--", "--direct_num_workers=4"),
+                "--direct_running_mode=multi_processing",
+            ),
+            marks=pytest.mark.thorough,
+        ),
         pytest.param(("--runner", "FnApiRunner"), marks=pytest.mark.thorough),
     ],
 )

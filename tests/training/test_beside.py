@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import BESIDE, Made
+from tests.training.test_masks import masked_set
 
 TORCHVISION = """
 import re, sys, torch
@@ -50,6 +51,28 @@ assert seen
 batch = dataset.collate_fn([dataset[number] for number in range(3)])
 there = [len(records[number].fields.get("boxes", ())) for number in range(3)]
 assert [len(boxes) for boxes in batch[2]["boxes"]] == there
+"""
+
+MASKS = """
+import sys, dataprep
+from torchvision.transforms import v2
+
+records = dataprep.open(sys.argv[1])
+dataset = records.to_torch(fields=["mask"])
+both = v2.Compose([v2.RandomHorizontalFlip(1.0), v2.RandomResizedCrop(24, antialias=True)])
+for number in range(len(records)):
+    image, _, fields = dataset[number]
+    mask = fields["mask"]
+    assert type(mask) is torchvision.tv_tensors.Mask
+    if "mask" not in records[number].fields:
+        assert (mask == 255).all()
+        continue
+    assert (mask * 10 == image[0]).all()
+    shown, moved = both(torchvision.tv_tensors.Image(image), mask)
+    apart = (moved.to(torch.int) * 10 - shown[0].to(torch.int)).abs() > 10
+    assert apart.float().mean() < 0.25  # bilinear at the edges
+batch = dataset.collate_fn([dataset[number] for number in range(3)])
+assert len(batch[2]["mask"]) == 3
 """
 
 TRANSFORMED = """
@@ -111,6 +134,11 @@ def run(code: str, *words: Path) -> None:
 @pytest.mark.parametrize("code", [BOXES, TRANSFORMED, PARTS], ids=["boxes", "v2", "parts"])
 def test_torchvision_goes_with_it(code: str, radiographs: Made) -> None:
     run(TORCHVISION + code, radiographs.out)
+
+
+@pytest.mark.thorough
+def test_torchvision_moves_masks_with_their_images(tmp_path: Path) -> None:
+    run(TORCHVISION + MASKS, masked_set(tmp_path / "raw", tmp_path / "out"))
 
 
 @pytest.mark.thorough

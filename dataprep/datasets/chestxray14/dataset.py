@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal
 
@@ -16,6 +17,7 @@ from dataprep.archives.containers import (
     list_container,
     stat_fingerprint,
 )
+from dataprep.archives.packed import Copy
 from dataprep.datasets.base import Dataset, Found, ScanUnit, wanted_splits
 from dataprep.datasets.chestxray14.lists import (
     FINDINGS,
@@ -188,7 +190,11 @@ class ChestXray14(Dataset):
         if unit.name == _LISTS:
             listed, counts = read_listed(self._lists(raw), self._cut)
             return Scanned(tables=(listed,), counts=counts)
-        listing = list_container(raw, unit.container, restarts_name=unit.restarts_name)
+        return unit.scanned(partial(self._members, raw, unit))
+
+    def _members(self, raw: Path, unit: ScanUnit, copy: Copy | None) -> Scanned:
+        name = unit.restarts_name
+        listing = list_container(raw, unit.container, restarts_name=name, copy=copy)
         members = [image.row(image.name, ()) for image in listing.images]
         return Scanned(members=members, ignored=listing.ignored, restarts=listing.restarts)
 

@@ -76,7 +76,8 @@ class Annotated(Source):
         # In the order of their ids, with those that no image shows; VOC's by their names.
         order = {id_: f"{id_ + _MIDDLE:020d}" if isinstance(id_, int) else "" for id_ in names}
         classes = [f"{order[id_]}\t{name}" for id_, name in names.items()]
-        listed = read.table(names)
+        numbers = {id_: number for number, (id_, _) in enumerate(found.names, 1)}
+        listed = read.table(names, numbers if self.options.mask_outlines else None)
         tables = [with_columns(listed, status="listed", container=place)]
         if not unit.packed:
             tables = [*look_up(raw, placed(listed, read.top), place)]
@@ -89,7 +90,7 @@ class Annotated(Source):
         elif paths[0].suffix.lower() in SUFFIXES:
             found = read_yolo(raw, paths[0])
         else:
-            found = read_coco(raw, paths)
+            found = read_coco(raw, paths, outlines=self.options.mask_outlines)
         found.settle(raw, unit.top, unit.paths, packed=unit.packed, seen=seen)
         for image in found.images:
             if cut is not None:

@@ -19,12 +19,14 @@ from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
+from msgspec import Raw
 
 from dataprep.archives.listing import clean_path, folder_of, is_image_name
 from dataprep.datasets.folder.lookup import files_in
+from dataprep.datasets.masks import outlines_of
 from dataprep.errors import SourceError
 from dataprep.system.messages import printable
-from dataprep_schemas.fields import BOX_FLAGS, BOX_LABELS, BOXES, CAPTIONS, Box, Fields
+from dataprep_schemas.fields import BOX_FLAGS, BOX_LABELS, BOXES, CAPTIONS, MASK, Box, Fields
 from dataprep_schemas.tables import schema_of
 
 # What annotations may say of images, in the order of the columns.
@@ -54,6 +56,9 @@ class Annotated:
     drawn_on: tuple[float, float] | None = None
     others: set[Id] = field(default_factory=set)  # classes of what has no box
     captions: list[str] = field(default_factory=list)  # texts
+    # What outlines say where each class is, and height and width of the picture they are of.
+    outlines: list[tuple[Id, Raw]] = field(default_factory=list)
+    outlined_on: tuple[int, int] = (0, 0)
     split: str = ""  # empty: nothing tells it
     key: str = ""  # its path below the place of all images, when that is known
 
@@ -62,6 +67,11 @@ class Annotated:
         """What `BOX_FLAGS` say, where any box has one."""
         flags = zip(BOX_FLAGS, zip(*self.flags, strict=True), strict=False)
         return {it.name: "".join("01"[flag] for flag in each) for it, each in flags if any(each)}
+
+    def mask(self, numbers: Mapping[Id, int]) -> str:
+        """What draws its mask, by the numbers of the classes; of nothing, one of zeros."""
+        found = [(numbers[id_], outline) for id_, outline in self.outlines]
+        return outlines_of(found, self.outlined_on)
 
 
 @dataclass
@@ -90,11 +100,12 @@ class Annotations:
         """Of all its classes."""
         return {id_ for _, id_, _ in self.classes}
 
-    def table(self, named: Mapping[Id, str]) -> pa.Table:
+    def table(self, named: Mapping[Id, str], numbers: Mapping[Id, int] | None) -> pa.Table:
         """The images as rows of the index, without where they are.
 
         Args:
             named: the identifiers of the classes, by their ids.
+            numbers: theirs in masks, likewise; None: outlines are no masks.
         """
         rows = []
         for image in self.images:
@@ -109,10 +120,11 @@ class Annotations:
                     BOX_LABELS.name: [named[id_] for _, id_ in image.boxes] or None,
                     CAPTIONS.name: image.captions or None,
                     **image.marked,
+                    MASK.name: None if numbers is None else image.mask(numbers),
                 }
             )
-        schema = schema_of("index", FIELDS)
-        names = (*_SAID, *(field.name for field in self.fields))
+        schema = schema_of("index", (*FIELDS, MASK))
+        names = (*_SAID, *(field.name for field in self.fields), *[MASK.name] * bool(numbers))
         return pa.Table.from_pylist(rows, pa.schema([schema.field(name) for name in names]))
 
     def add_box(

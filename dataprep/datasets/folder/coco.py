@@ -19,7 +19,7 @@ from dataprep.errors import SourceError
 from dataprep.system.messages import printable, unreadable
 from dataprep.system.regular_files import read_regular
 
-_MASKS: Final = "segmentation masks, which are not kept"
+_MASKS: Final = "segmentation masks, which are not kept without --mask_outlines"
 
 
 class _Image(msgspec.Struct, frozen=True):
@@ -73,10 +73,13 @@ class _Coco(msgspec.Struct, frozen=True):
     categories: tuple[_Category, ...] = ()
 
 
-def read_coco(raw: Path, paths: Sequence[Path]) -> Annotations:
+def read_coco(raw: Path, paths: Sequence[Path], *, outlines: bool = False) -> Annotations:
     """What COCO's files say of the same images: instances, captions, or both.
 
     Categories without images keep their places.
+
+    Args:
+        outlines: whether those of annotations are kept, for masks.
 
     Raises:
         SourceError: a file cannot be read, is none, names an image or a category that it lacks, or
@@ -107,7 +110,8 @@ def read_coco(raw: Path, paths: Sequence[Path]) -> Annotations:
                         "correct the list"
                     )
             names = one.name, basename(one.name.replace("\\", "/"))
-            images.setdefault(one.name, Annotated(names, str(one)))
+            image = images.setdefault(one.name, Annotated(names, str(one)))
+            image.outlined_on = round(one.height or 0), round(one.width or 0)
         for each in coco.annotations:
             where = known.get(_id(each.image_id))
             category = None if each.category_id is None else _id(each.category_id)
@@ -123,7 +127,10 @@ def read_coco(raw: Path, paths: Sequence[Path]) -> Annotations:
             if category is None:
                 continue
             found.has_boxes = True
-            found.counts[_MASKS] += len(each.segmentation) > len("[]")
+            outlined = len(each.segmentation) > len("[]")
+            if outlined and outlines:
+                image.outlines.append((category, each.segmentation))
+            found.counts[_MASKS] += outlined and not outlines
             if not each.bbox:
                 image.others.add(category)
             elif len(each.bbox) != 4:

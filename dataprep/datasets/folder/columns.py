@@ -71,6 +71,7 @@ def find_columns(file: ListFile, options: FolderOptions) -> dict[str, str]:
         "group": "" if no_column else options.group_by,
         "caption": options.caption_column,
         **{f"{CLASS}{name}": name for name in options.label_columns},
+        **{f"mask {name}": name for name in options.mask_column},
     }
     if options.label_columns or options.unlabelled:
         columns["label"] = ""
@@ -78,6 +79,7 @@ def find_columns(file: ListFile, options: FolderOptions) -> dict[str, str]:
     for meaning, name in columns.items():
         option = "group_by" if meaning == "group" else f"{meaning}_column"
         option = "label_columns" if meaning.startswith(CLASS) else option
+        option = "mask_column" if meaning.startswith("mask ") else option
         advice = f"name the right one with --{option}"
         if meaning == "label":
             advice += ", or give --unlabelled if images have none"

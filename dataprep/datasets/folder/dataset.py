@@ -30,6 +30,7 @@ from dataprep.datasets.folder.layout import (
     Source,
     lists_of,
 )
+from dataprep.datasets.folder.mask_files import mask_field, mask_units
 from dataprep.datasets.folder.options import FolderOptions
 from dataprep.datasets.lists import classes_by_name, load_class_list
 from dataprep.rows import Scanned
@@ -52,9 +53,10 @@ class Folder(Dataset):
     summary: ClassVar[str] = """Any image set: class folders, archives of them, or a listing.
 
     Without --listing, a folder's name is the class of what is in it: CLASS/x.jpg, also in .tar,
-    .tar.gz or .zip archives; an archive whose images are in no folder is a class itself. Top
-    folders or archives called train, val or test are splits. With --listing FILE, the file names
-    the images, which are files below the raw directory or in archives there, and their labels.
+    .tar.gz, .tar.zst, .tar.xz or .zip archives; an archive whose images are in no folder is a class
+    itself. Top folders or archives called train, val or test are splits. With --listing FILE, the
+    file names the images, which are files below the raw directory or in archives there, and their
+    labels.
     """
     Options: ClassVar[type[FolderOptions]] = FolderOptions
     options: FolderOptions
@@ -91,8 +93,8 @@ class Folder(Dataset):
         """Refuse folders that can be no classes; what a file says is believed."""
         if _is_of_folders(found):
             above: dict[str, set[str]] = {}
-            for unit in found.units:
-                for each in cast("ContainerUnit", unit).containers:
+            for unit in cast("tuple[ContainerUnit, ...]", found.units):
+                for each in () if unit.masks else unit.containers:
                     above.setdefault(each.prefix, set()).add(folder_of(each.path))
             there = {} if self.options.cut else by_split
             refuse_classes(names, there, folders, above, self.options)
@@ -118,7 +120,9 @@ class Folder(Dataset):
         if wanted.cut is not None and wanted.stratify:
             cut = replace(wanted.cut.stratified, kept=wanted.splits_from)
         classes = found.classes if known is None else known.classes
-        units, there = found.units, found.splits
+        if wanted.has_masks:
+            fields.append(mask_field(wanted, [name for _, name in found.names]))
+        units, there = (*found.units, *mask_units(raw, wanted)), found.splits
         hint = wanted.hint if there == () else ()
         if wanted.cut is not None:
             there = wanted.cut.splits
@@ -137,6 +141,7 @@ class Folder(Dataset):
             multilabel=multilabel,
             cut=cut,
             names_files=not wanted.hash_keys,
+            mask_values=wanted.mask_values,
             whole=True,
             known=known or found.known,
         )

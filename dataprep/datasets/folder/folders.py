@@ -12,8 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import cast
 
-from dataprep.archives.containers import container_stem, list_container
+from dataprep.archives.containers import container_stem, how_read, list_container
 from dataprep.archives.listing import Listing, StoredImage, below, folder_of
+from dataprep.archives.packed import Copy
 from dataprep.datasets.base import ScanUnit
 from dataprep.datasets.folder.beside import (
     refuse_labels,
@@ -34,6 +35,7 @@ from dataprep.datasets.folder.layout import (
     make_units,
     open_top,
 )
+from dataprep.datasets.folder.mask_files import is_mask, mask_files, mask_rows
 from dataprep.datasets.folder.options import FolderOptions
 from dataprep.datasets.lists import ClassList
 from dataprep.datasets.raw_directory import Entries, entries_of
@@ -53,6 +55,10 @@ class Folders(Source):
         del lists
         options = self.options
         top, inside = open_top(raw, options.inside)
+        if options.mask_dir:
+            others = [it for it in top.folders if top.at(it) != options.mask_dir]
+            archives = [it for it in top.archives if container_stem(it) != options.mask_dir]
+            top = replace(top, folders=others, archives=archives)
         stray, loose = _set_aside(raw, top, options)
         refuse_no_classes(raw, top, options)
         names = [*top.folders, *top.archives]
@@ -112,7 +118,12 @@ class Folders(Source):
 
     def scan(self, raw: Path, found: FolderFound, unit: ScanUnit) -> Scanned:
         """The images of a unit's folders and archives."""
-        scan = _Scan(raw, cast("ContainerUnit", unit), self, found.known)
+        return unit.scanned(partial(self._scan, raw, found, cast("ContainerUnit", unit)))
+
+    def _scan(
+        self, raw: Path, found: FolderFound, unit: ContainerUnit, copy: Copy | None
+    ) -> Scanned:
+        scan = _Scan(raw, unit, self, found.known, copy)
         for container in scan.unit.containers:
             scan.add(container)
         return scan.scanned()
@@ -126,14 +137,22 @@ class _Scan:
     """
 
     def __init__(
-        self, raw: Path, unit: ContainerUnit, source: Source, known: ClassList | None
+        self,
+        raw: Path,
+        unit: ContainerUnit,
+        source: Source,
+        known: ClassList | None,
+        copy: Copy | None,
     ) -> None:
+        self.copy = copy
         self.raw, self.unit, self.options, self.known = raw, unit, source.options, known
         self.headers = Headers(raw, source.options, source.hashes)
         names = () if known is None else known.classes
         self.numbers = {name: number for number, (name, _) in enumerate(names)}
         self.rows: defaultdict[str, list[Row]] = defaultdict(list)
         self.members: list[Row] = []
+        self.masks: list[tuple[str, Row]] = []
+        self._mask_files = mask_files(source.options)
         self.ignored = [entry for entry in unit.stray if isinstance(entry, Ignored)]
         self.unmatched = [entry for entry in unit.stray if isinstance(entry, Unmatched)]
         self.counts: Counter[str] = Counter()
@@ -146,13 +165,21 @@ class _Scan:
             SourceError: it is damaged or unreadable, or tells no class of an image.
         """
         unit, gone = self.unit, list[str]()
-        name = unit.restarts_name
+        name, copy = unit.restarts_name, self.copy
         deep = not container.flat
-        found = list_container(self.raw, container.path, deep=deep, restarts_name=name, gone=gone)
+        found = list_container(
+            self.raw, container.path, deep=deep, restarts_name=name, gone=gone, copy=copy
+        )
         self.restarts = found.restarts  # a gzip archive is a unit of its own
+        if unit.masks:
+            files = None if self.options.mask_column else self._mask_files
+            self.masks += mask_rows(files, container, found.images, self.options.mask_dir)
+            return
         self.ignored += found.ignored
         self.unmatched += [Unmatched("missing", it, container.path, unit.split) for it in gone]
-        placed = self._placed(container, found.images)
+        masks = self._mask_files
+        images = [it for it in found.images if not is_mask(masks, container, it)]
+        placed = self._placed(container, images if masks else found.images)
         if not unit.listed:
             self._add_rows(container, placed, found)
             return
@@ -177,7 +204,7 @@ class _Scan:
         refuse_twins(container.path, found.images, found.ignored, options)
         labelled = _label(container, unit.split, placed, options, self.numbers, self.known)
         restarts = unit.restarts_name, self.restarts
-        for split, row in self.headers.complete(labelled, restarts):
+        for split, row in self.headers.complete(labelled, restarts, self.copy):
             self.rows[split].append(row)
         # A class without images keeps its number.
         empty = "" if found.images or unit.inside else container.prefix or container.stem
@@ -195,7 +222,10 @@ class _Scan:
             unmatched = [Unmatched(it.kind, name(it.name), "", it.split) for it in unmatched]
         classes = list(self.numbers) if self.known is None else None
         counts = dict(self.counts + self.headers.counts)
-        return Scanned(self.rows, ignored, unmatched, classes, counts, self.restarts, self.members)
+        return Scanned(
+            *(self.rows, ignored, unmatched, classes, counts, self.restarts, self.members),
+            masks=self.masks,
+        )
 
 
 def _refuse_mixture(splits: Mapping[str, str], options: FolderOptions) -> None:
@@ -244,9 +274,9 @@ def _nothing(raw: Path, level: Entries) -> SourceError:
 
 def _describe(place: str, containers: Sequence[Container], stray: Sequence[Stray]) -> str:
     folders = sum(bool(container.prefix) for container in containers)
-    archives = len(containers) - folders
+    archives = [container.path for container in containers if not container.prefix]
     kinds = [counted(folders, "class folder")] if folders else []
-    kinds += [counted(archives, "archive") + ", read in place"] if archives else []
+    kinds += [counted(len(archives), "archive") + how_read(archives)] if archives else []
     ignored = [entry.name for entry in stray if isinstance(entry, Ignored)]
     ignoring = f", ignoring {some_of(ignored)}" if ignored else ""
     return f"{place} ({' and '.join(kinds)}){ignoring}"

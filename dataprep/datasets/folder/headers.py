@@ -17,6 +17,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from dataprep.archives.open_files import open_container
+from dataprep.archives.packed import Copy
 from dataprep.datasets.base import OLDEST, TOO_OLD
 from dataprep.datasets.folder.options import HASHED, FolderOptions
 from dataprep.datasets.reading import read_image
@@ -100,6 +101,10 @@ def header_fields(options: FolderOptions) -> Fields:
     return tuple(Field(it, _KINDS.get(it, "text")) for it in names)
 
 
+# Of each image in a file: which of how many frames it is, and the texts of its header.
+Told = list[tuple[tuple[int, ...], dict[str, str]]]
+
+
 class KeyedHash:
     """HMAC-SHA-256 with the key in a file: without it nobody can try which name makes a hash.
 
@@ -154,44 +159,56 @@ class Headers:
         self,
         found: Iterable[tuple[str, Row]],
         restarts: tuple[str, bytes] = ("", b""),
+        copy: Copy | None = None,
         *,
         read: bool = True,
     ) -> Iterable[tuple[str, Row]]:
-        """Splits and rows with what is known besides.
+        """Splits and rows with what is known besides; of a file of several frames a row each.
 
         Args:
             restarts: the file of restart points, its name and what is in it.
+            copy: what their archive is unpacked to.
             read: whether there are headers.
 
         Raises:
             SourceError: a file cannot be read, or does not say what images are grouped by.
         """
-        read = read and bool(self._tags)
+        read = read and bool(self._tags or self._options.frames)
         if not (read or self._options.hash_keys):
             return found
         images = list(found)
-        texts: list[dict[str, str]] = [{}] * len(images)
+        texts: list[Told] = [[((), {})]] * len(images)
         if read:
             with TemporaryDirectory() as index, ThreadPoolExecutor(_LOOKS) as pool:
                 if restarts[1]:
                     (Path(index) / restarts[0]).write_bytes(restarts[1])
+                if copy is not None:
+                    (Path(index) / copy.name).symlink_to(Path(copy.file.name).absolute())
                 rows = [row for _, row in images]
                 texts = list(pool.map(lambda row: self._texts_of(row, Path(index)), rows))
-            if old := sum((_years(it.get("PatientAge", "")) or 0) > OLDEST for it in texts):
+            ages = (told.get("PatientAge", "") for some in texts for _, told in some)
+            if old := sum((_years(age) or 0) > OLDEST for age in ages):
                 self.counts[TOO_OLD] += old
         return [
-            self._completed(split, row, self._fields(row, told) if read else {})
-            for (split, row), told in zip(images, texts, strict=True)
+            self._completed(split, row, frame, self._fields(row, told) if read else {})
+            for (split, row), some in zip(images, texts, strict=True)
+            for frame, told in some
         ]
 
-    def _completed(self, split: str, row: Row, fields: Mapping[str, Value]) -> tuple[str, Row]:
-        options, group = self._options, row.group
+    def _completed(
+        self, split: str, row: Row, frame: tuple[int, ...], fields: Mapping[str, Value]
+    ) -> tuple[str, Row]:
+        options, key, group = self._options, row.key, row.group
+        if frame and options.frames == "all":
+            # Of splits that folders tell, each may have a file of that name.
+            group = group or (f"{split}/{key}" if split else key)
+            key = f"{key}#{frame[0]}"
         if options.groups_by_header and fields:
             group = str(fields[options.group_by])
             if options.cut and not options.stratify:
                 split = options.cut.split_of(group)
-        key = self.hashed("key", row.key)
-        return split, replace(row, key=key, group=group, fields=fields)
+        key = self.hashed("key", key)
+        return split, replace(row, key=key, group=group, fields=fields, frame=frame)
 
     def _fields(self, row: Row, texts: Mapping[str, str]) -> dict[str, Value]:
         found: dict[str, Value] = {}
@@ -212,11 +229,13 @@ class Headers:
             )
         return found
 
-    def _texts_of(self, row: Row, index: Path) -> dict[str, str]:
+    def _texts_of(self, row: Row, index: Path) -> Told:
         # They load numpy and Pillow, which --help does not need.
         from dataprep.images.dicom import header_of, is_dicom
         from dataprep.recipe import MAX_IMAGE_BYTES
 
+        nothing: Told = [((), {})]
+        tags, frames = self._tags, self._options.frames or ""
         with suppress(ImageError):  # it is told when the image is made
             if row.offset == 0:
                 try:
@@ -224,10 +243,10 @@ class Headers:
                 except OSError as error:
                     raise unreadable(row.container, error) from error
                 if not is_dicom(head):
-                    return {}
+                    return nothing
                 with suppress(*[ImageError] * (row.size > _HEAD)):  # it may end within an element
-                    if (found := header_of(head, self._tags)) is not None or row.size <= _HEAD:
-                        return found or {}
+                    if (found := header_of(head, tags, frames)) is not None or row.size <= _HEAD:
+                        return found or nothing
             data = read_image(self._raw, row, index, most=MAX_IMAGE_BYTES)
-            return (is_dicom(data) and header_of(data, self._tags)) or {}
-        return {}
+            return (is_dicom(data) and header_of(data, tags, frames)) or nothing
+        return nothing

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
-from dataprep.archives.containers import container_kind, container_stem
+from dataprep.archives.containers import container_stem, is_alone
 from dataprep.datasets.base import Found, ScanUnit
 from dataprep.datasets.folder.headers import KeyedHash
 from dataprep.datasets.folder.options import FolderOptions
@@ -54,6 +54,7 @@ class ContainerUnit(ScanUnit):
     # What lay beside them; reported with the first unit. Images count for --max_bad.
     stray: tuple[Stray, ...] = ()
     listed: bool = False  # whether a list tells everything else of the images
+    masks: bool = False  # whether it has masks, which other units' images are joined with
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +257,7 @@ def make_units(
     `ContainerUnit`.
     """
     ordered = sorted(containers, key=lambda container: (container.order, container.path))
-    batches = in_batches(ordered, lambda it: not it.prefix and container_kind(it.path) == "gzip")
+    batches = in_batches(ordered, lambda it: not it.prefix and is_alone(it.path))
     return [
         ContainerUnit(
             name=f"{name}-{number:05d}",

@@ -108,10 +108,11 @@ class Listed(Source):
                 f"{printable(unit.container)}: the images beside it are in archives; expected "
                 "files, or one list of all splits (--listing)"
             )
-        if images.units and (self.options.dicom_attributes or self.options.hash_keys):
+        options = self.options
+        if images.units and (options.dicom_attributes or options.hash_keys or options.frames):
             raise UsageError(
-                "--dicom_attributes and --hash_keys with --listing: the images are in archives; "
-                "expected files, or no listing"
+                "--dicom_attributes, --frames and --hash_keys with --listing: the images are in "
+                "archives; expected files, or no listing"
             )
 
 

@@ -52,11 +52,21 @@ from dataprep.errors import SourceError
 from dataprep.rows import Row
 from dataprep.system.messages import some_of
 from dataprep.tables.database import Database, identifier, open_database
-from dataprep_schemas.fields import BOX_LABELS, BOXES, CAPTIONS, KINDS, UNCERTAIN, Field, Fields
+from dataprep_schemas.fields import (
+    BOX_LABELS,
+    BOXES,
+    CAPTIONS,
+    KINDS,
+    MASK,
+    UNCERTAIN,
+    Field,
+    Fields,
+)
 from dataprep_schemas.tables import arrow_type
 
 _ROWS: Final = 1 << 17  # rows at once
 _MEANINGS: Final = ("path", "label", "split", "size", "group", "caption")  # of columns
+_RUNS: Final = "mask "  # before the name of a column that has masks, likewise
 _FEW: Final = 10  # times as many -1 as 0 or nothing: then -1 may be what 0 is elsewhere
 _KINDS: Final = [kind for kind in KINDS.values() if kind.pattern]  # others fit any cell
 _JOINED: Final = "rows joined with another one of the same image"
@@ -269,6 +279,7 @@ class Listing:
             if field.name in self._own
         )
         own += ", caption" * ("caption" in self.columns)
+        own += f", {self._mask_sql()} as mask" if self.options.mask_column else ""
         for name in self.options.label_columns:
             own += f", {identifier(f'{CLASS}{name}')}"
         own += f", {box_sql(self.boxes)}" if unit.boxes else ""
@@ -296,7 +307,19 @@ class Listing:
         wanted |= {f"{KEPT}{attribute}": name for attribute, name in self._own.items()}
         wanted |= {f"{CLASS}{name}": name for name in self.options.label_columns}
         wanted |= {f"{BOX}{side}": name for side, name in self.boxes.items()}
+        wanted |= {f"{_RUNS}{name}": name for name in self.options.mask_column}
         return self.file.cells(wanted, as_json=("label", "caption"))
+
+    def _mask_sql(self) -> str:
+        """What the columns of masks say: a path, or JSON of runs of pixels."""
+        cells = [identifier(f"{_RUNS}{name}") for name in self.options.mask_column]
+        if self.options.mask_runs is None:
+            return _KEY.replace("path", f"trim(replace({cells[0]}, chr(92), '/'))")
+        runs = [f"json_array({n}, coalesce({cell}, ''))" for n, cell in enumerate(cells, 1)]
+        return (
+            f"json_object('order', '{self.options.mask_runs}', 'runs', "
+            f"json_array({', '.join(runs)}))::varchar"
+        )
 
     def _query(self, more: str, top: Path) -> tuple[str, dict[str, object]]:
         """The rows as the rules have them, null where one is broken, and more columns.
@@ -357,6 +380,8 @@ class Listing:
         found |= {it.name: cells[f"{KEPT}{it.name}"] for it in fields if it.name in kept}
         if "caption" in self.columns:
             found[CAPTIONS.name] = self._by_cell(cells, "caption", self._captions_of, texts)
+        if self.options.mask_column:
+            found[MASK.name] = cells["mask"]
         if self.options.label_columns:
             found["uncertain"] = cells["uncertain"]
         if unit.boxes:
@@ -401,25 +426,30 @@ def _completed(
     headers: Headers, options: FolderOptions, images: pa.Table, *, read: bool = True
 ) -> pa.Table:
     """With what headers tell of the images, and with keys as they are wanted."""
-    if not (options.hash_keys or (read and options.dicom_attributes)):
+    if not (options.hash_keys or (read and (options.dicom_attributes or options.frames))):
         return images
     nothing = [0] * len(images)
     container, size = (
         images[name].to_pylist() if read else nothing for name in ("container", "size")
     )
-    columns = (images["split"].to_pylist(), images["key"].to_pylist(), container, size)
+    groups = images["group"].to_pylist() if read else nothing
+    columns = (images["split"].to_pylist(), images["key"].to_pylist(), container, size, groups)
+    # A row's number stands for its time of modification, which nobody reads here.
     found = [
-        (split, Row(key, place, 0, size, 0, ()))
-        for split, key, place, size in zip(*columns, strict=True)
+        (split, Row(key, place, 0, size, number, (), group=group or ""))
+        for number, (split, key, place, size, group) in enumerate(zip(*columns, strict=True))
     ]
     splits, rows = [], []
     for split, row in headers.complete(found, read=read):
         splits.append(split)
         rows.append(row)
     text = pa.string()
+    if len(rows) > len(images):  # of a file of several frames
+        images = images.take([row.modified for row in rows])
     changed = {"split": pa.array(splits, text), "key": pa.array([row.key for row in rows], text)}
-    if read and options.groups_by_header:
-        changed["group"] = pa.array([row.group for row in rows], text)
+    if read and (options.groups_by_header or options.frames):
+        changed["group"] = pa.array([row.group or None for row in rows], text)
+        changed["frame"] = pa.array([row.frame or None for row in rows], pa.list_(pa.int32()))
     for field in header_fields(options) if read else ():
         values = [row.fields.get(field.name) for row in rows]
         changed[field.name] = pa.array(values, arrow_type(field.rules.column))

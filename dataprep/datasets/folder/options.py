@@ -28,6 +28,7 @@ NO_LISTING: Final = "none"  # the value of ``--listing`` that says that folders 
 _NEED_LISTING: Final = (
     *("split_column", "label_separator", "no_label", "label_columns", "caption_column"),
     "attribute_columns",
+    "mask_column",
 )
 _AS_IN: Final = "as in train=0.8,validation=0.1,test=0.1 or train=2/3,test=1/3"
 _ROUNDED: Final = Fraction(1, 10**9)  # floats from Python
@@ -49,6 +50,21 @@ def _dicom_attributes(value: str | Sequence[str]) -> tuple[str, ...]:
             f"{some_of(unknown)}: expected all, or some of {', '.join(DICOM_ATTRIBUTES)}"
         )
     return names
+
+
+def _numbers(
+    value: str | Mapping[int, int] | Sequence[tuple[int, int]],
+) -> tuple[tuple[int, int], ...]:
+    pairs = [*value.items()] if isinstance(value, Mapping) else []
+    pairs += [] if isinstance(value, str | Mapping) else value
+    for part in value.split(",") if isinstance(value, str) else ():
+        before, _, after = (it.strip() for it in part.partition("="))
+        if not (before.isdecimal() and after.isdecimal()):
+            raise ValueError(f"{part!r} is no FROM=TO, as in 255=1")
+        pairs.append((int(before), int(after)))
+    if not all(0 <= number < 256 for pair in pairs for number in pair):
+        raise ValueError(f"{value!r}: expected numbers from 0 to 255")
+    return tuple(sorted(dict(pairs).items()))
 
 
 def _place(value: StrPath) -> str:
@@ -144,6 +160,49 @@ class FolderOptions:
         metavar="NAME,...|all",
         parse=_columns,
     )
+    mask_dir: str = option(
+        "The folder of the images' masks, which has the tree that the images have: a path in the "
+        "raw directory or in its archives, or the name of such folders anywhere. A mask has a "
+        "number for each pixel: of a grey or indexed picture, 255 for none.",
+        "",
+        metavar="PATH",
+        parse=_inside,
+    )
+    mask_suffix: str = option(
+        "What the name of a mask ends with, instead of the image's suffix, such as _mask.png; or "
+        "IMAGE=MASK, such as _leftImg8bit=_gtFine_labelIds. Without --mask_dir, masks are beside "
+        "their images.",
+        "",
+        metavar="[IMAGE=]MASK",
+    )
+    mask_column: tuple[str, ...] = option(
+        "The listing's column of masks: paths, in --mask_dir or else the raw directory; or "
+        "columns with runs of pixels, `start length start length`, as numbers 1, 2 and so on.",
+        (),
+        metavar="NAME,...",
+        parse=_columns,
+    )
+    mask_runs: Literal["rows", "columns"] | None = option(
+        "How --mask_column's runs count the pixels, from 1: along rows, as CheXmask's do, or "
+        "down columns, as most of Kaggle's.",
+        None,
+    )
+    mask_outlines: bool = option(
+        "Make masks of what COCO's annotations outline, each category its number: 1, 2 and so on "
+        "in the order of the ids; 255 where different ones overlap. Needs pycocotools.",
+        False,
+    )
+    mask_values: tuple[tuple[int, int], ...] = option(
+        "Numbers of masks that become others, such as 255=1 where 255 is a class.",
+        (),
+        metavar="FROM=TO,...",
+        parse=_numbers,
+    )
+    mask_classes: Path | None = option(
+        "A list of what the numbers of masks mean: a name a line, from 0; or `number<TAB>name`.",
+        None,
+        **FILE,
+    )
     inside: str = option(
         "Take only what is below this path, in the raw directory or in its archives, as if all "
         "started there.",
@@ -210,6 +269,11 @@ class FolderOptions:
         metavar="NAME,...|all",
         parse=_dicom_attributes,
     )
+    frames: Literal["first", "middle", "all"] | None = option(
+        "Of DICOM of several frames: the first, the middle one, or all, each an image with the "
+        "key NAME#1, NAME#2, …, and never in two splits. [default: they are refused]",
+        None,
+    )
     hash_key: Path | None = option(
         "A file with the secret key of hashes; openssl rand -hex 32 > FILE makes one.",
         None,
@@ -228,7 +292,8 @@ class FolderOptions:
         """
         given = stated(self)
         if self.annotations:
-            alone = (*_NEED_LISTING, "classes", "dicom_attributes", "hash_keys", "unlabelled")
+            of_headers = "dicom_attributes", "hash_keys", "frames"
+            alone = (*_NEED_LISTING, "classes", *of_headers, "unlabelled")
             if found := [name for name in alone if name in given]:
                 raise UsageError(f"--{found[0]} cannot be used with annotations; leave it out")
         elif odd := [it for it in self.listings if it.suffix.lower() not in (*FORMATS, ".mat")]:
@@ -245,6 +310,7 @@ class FolderOptions:
                 "leave one of them out"
             )
         self._check_label_columns(given)
+        self._check_masks()
         hashed = [f"--dicom_attributes {name}" for name in HASHED if name in self.dicom_attributes]
         hashed += ["--hash_keys"] if self.hash_keys else []
         if hashed and self.hash_key is None:
@@ -270,6 +336,31 @@ class FolderOptions:
             raise UsageError(
                 f"--label_columns {printable(','.join(columns))}: expected each column once, in "
                 "whatever case, without | in its name; rename it in the listing"
+            )
+
+    @property
+    def has_masks(self) -> bool:
+        """Whether anything tells masks."""
+        return bool(self.mask_dir or self.mask_suffix or self.mask_column or self.mask_outlines)
+
+    def _check_masks(self) -> None:
+        if self.mask_outlines and not self.annotations:
+            raise UsageError("--mask_outlines needs COCO's annotations (--listing FILE.json)")
+        if self.frames == "all" and self.has_masks:
+            raise UsageError("--frames all with masks, of which there is one a file: leave one out")
+        if self.mask_outlines and (self.mask_dir or self.mask_suffix):
+            raise UsageError("--mask_outlines with masks in files: leave one of them out")
+        if len(self.mask_column) > 1 and self.mask_runs is None:
+            raise UsageError(
+                "--mask_column names several columns, which have runs of pixels: give --mask_runs "
+                "rows or columns"
+            )
+        if self.mask_runs is not None and not self.mask_column:
+            raise UsageError("--mask_runs needs --mask_column, the columns that have the runs")
+        if (self.mask_values or self.mask_classes) and not self.has_masks:
+            raise UsageError(
+                "--mask_values and --mask_classes are about masks: give --mask_dir, --mask_suffix, "
+                "--mask_column or --mask_outlines"
             )
 
     def refuse_options_of_listings(self) -> None:

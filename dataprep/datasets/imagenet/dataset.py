@@ -8,19 +8,21 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from io import TextIOWrapper
 from pathlib import Path
 from typing import ClassVar, Final, cast
 
 from dataprep.archives.containers import (
-    container_kind,
     container_stem,
+    how_read,
+    is_alone,
     list_archive,
     list_container,
     stat_fingerprint,
 )
 from dataprep.archives.listing import basename
+from dataprep.archives.packed import Copy
 from dataprep.archives.tar import Archive, ArchiveMember, members
 from dataprep.datasets.base import Dataset, Found, ScanUnit, wanted_splits
 from dataprep.datasets.raw_directory import Entries, entries_of, list_raw
@@ -114,7 +116,9 @@ class ImageNet(Dataset):
     def scan(self, raw: Path, found: Found, unit: ScanUnit) -> Scanned:
         """List one unit: rows sorted by key, and whatever was left out and why."""
         del found
-        unit = cast("ImageNetUnit", unit)
+        return unit.scanned(partial(self._scan, raw, cast("ImageNetUnit", unit)))
+
+    def _scan(self, raw: Path, unit: ImageNetUnit, copy: Copy | None) -> Scanned:
         rows: list[Row] = []
         ignored: list[Ignored] = []
         restarts = b""
@@ -122,7 +126,8 @@ class ImageNet(Dataset):
             if place.inner:
                 listing = list_archive(raw, place)
             else:
-                listing = list_container(raw, place.container, restarts_name=unit.restarts_name)
+                name = unit.restarts_name
+                listing = list_container(raw, place.container, restarts_name=name, copy=copy)
             restarts = listing.restarts  # a gzip archive is a unit of its own
             ignored += sorted(listing.ignored, key=lambda entry: entry.name)
             prefix = f"{place.category}/" if unit.split == "train" else ""
@@ -284,7 +289,7 @@ def _classes(split: str, found: Entries) -> SplitLayout:
     _require_known(places, "class folders or class archives")
     parts = [counted(len(found.folders), "class folder")] if found.folders else []
     if found.archives:
-        parts.append(counted(len(found.archives), "class archive") + ", read in place")
+        parts.append(counted(len(found.archives), "class archive") + how_read(found.archives))
     classes = [
         ClassArchive(found.at(name), category=container_stem(name))
         for name in sorted([*found.folders, *found.archives])
@@ -328,13 +333,13 @@ def _units(split: str, classes: Iterable[ClassArchive]) -> list[ImageNetUnit]:
     """Sixteen classes a unit: a thousand small files of an index take longer than most scans.
 
     Which they are depends on no other class, so that a new one leaves the other units as they are.
-    A gzip archive is a unit of its own, because a unit has one file of restart points.
+    A compressed archive is a unit of its own: a unit has one file of restart points, and one copy.
     """
     together: dict[str, list[ClassArchive]] = {}
     names = [*class_indices()]
     for place in classes:
         name = place.category
-        if place.inner or container_kind(place.container) != "gzip":
+        if place.inner or not is_alone(place.container):
             first = class_indices()[name] // _CLASSES * _CLASSES
             some = names[first : first + _CLASSES]
             name = f"{some[0]}-{some[-1]}"

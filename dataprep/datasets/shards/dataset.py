@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, BinaryIO, ClassVar, Final, Literal, cast
 from unicodedata import normalize
 
-from dataprep.archives.containers import container_kind, stat_fingerprint
-from dataprep.archives.listing import StoredImage, clean_path, is_image_name
+from dataprep.archives.containers import is_alone, stat_fingerprint
+from dataprep.archives.listing import StoredImage, clean_path, is_image_name, stem_of
+from dataprep.archives.packed import Codec, Copy
 from dataprep.datasets.base import (
     Classes,
     Dataset,
@@ -63,12 +65,18 @@ _COPY_HEAD: Final = b"dataprep"  # so that no image is at offset 0, which says s
 
 @dataclass(frozen=True, slots=True)
 class ShardsUnit(ScanUnit):
-    """Consecutive files of one split; `container` is the first."""
+    """Consecutive files of one split, or one that is compressed; `container` is the first."""
 
     kind: Kind  # what they are
     split: str
     files: tuple[str, ...]
     fields: Taken  # what is taken of their samples
+    codec: Codec | None = None  # by what the file is compressed
+
+    @property
+    def unpacked_by(self) -> Codec | None:
+        """See `ScanUnit.unpacked_by`."""
+        return self.codec
 
 
 @dataclass(frozen=True)
@@ -92,7 +100,7 @@ class Shards(Dataset):
 
     What the files are is told by their content, and their splits by their names or folders:
     train-00000-of-00016.parquet, imagenet-val-000000.tar, val/…. They are read where they lie;
-    only images of compressed Parquet are copied once, below OUT, until the data set is sealed.
+    only what is compressed is copied once, below OUT, until the data set is sealed.
     """
     Options: ClassVar[type[ShardsOptions]] = ShardsOptions
     options: ShardsOptions
@@ -109,12 +117,16 @@ class Shards(Dataset):
         by_split = splits_of(files, self.options.split_name)
         there = wanted_splits(in_usual_order(by_split), splits)
         some = sorted(path for split in there for path in by_split[split])
-        first, samples, classes = _first_samples(raw, kind, some)
+        first, samples, classes = _first_samples(raw, kind, {path: files[path] for path in some})
         fields = choose_fields(self.options, samples, classes, printable(first))
         path = self.options.classes
-        units = [unit for split in there for unit in _units(kind, split, by_split[split], fields)]
+        units = [
+            unit
+            for split in there
+            for unit in _units(kind, split, {it: files[it] for it in by_split[split]}, fields)
+        ]
         said = [f"{split} ({counted(len(by_split[split]), 'file')})" for split in there]
-        read = "read in place"
+        read = "compressed" if any(unit.codec for unit in units) else "read in place"
         copied = 0
         if kind == "Parquet":
             copied = sum(_copied_bytes(raw, path, fields) for unit in units for path in unit.files)
@@ -138,16 +150,21 @@ class Shards(Dataset):
         unit = cast("ShardsUnit", unit)
         if unit.kind == "Parquet":
             return _scan_parquet(raw, unit)
+        return unit.scanned(partial(self._scan, raw, unit))
+
+    def _scan(self, raw: Path, unit: ShardsUnit, copy: Copy | None) -> Scanned:
         rows = _Samples(unit)
         restarts: list[bytes] = []
         for path in unit.files:
             if unit.kind == "WebDataset":
-                samples = webdataset_samples(raw, path, unit.restarts_name, restarts)
+                samples = webdataset_samples(raw, path, unit.restarts_name, restarts, copy)
             elif unit.kind == "TFRecord":
-                samples = tfrecord_samples(raw, path, unit.fields.names)
+                samples = tfrecord_samples(raw, path, unit.fields.names, copy)
             else:
-                samples = SAMPLES[unit.kind](raw, path)
-            rows.add(path, samples)
+                samples = _samples(unit.kind, raw, path, copy)
+            # Streaming unpacks a shard beside it: which of the two is read shapes no key.
+            named = stem_of(path) if unit.kind == "MDS" and unit.codec else path
+            rows.add(named, samples)
         return rows.scanned(restarts[0] if restarts else b"")
 
     def fingerprint(self, raw: Path, unit: ScanUnit) -> str:
@@ -339,11 +356,11 @@ class _Samples:
 
 
 def _first_samples(
-    raw: Path, kind: Kind, paths: Sequence[str]
+    raw: Path, kind: Kind, paths: Mapping[str, Codec | None]
 ) -> tuple[str, list[Sample], Mapping[str, Sequence[str]]]:
     """The first file with images, its first samples of them, and the names of its classes."""
     named: dict[str, None] = {}  # fields that say where an image is
-    for path in paths:
+    for path, codec in paths.items():
         classes: Mapping[str, Sequence[str]] = {}
         count = PEEKED
         if kind == "Parquet":
@@ -356,7 +373,7 @@ def _first_samples(
             samples: Iterable[Sample] = first_rows(raw, path, columns, PEEKED)
             classes = columns.classes
         else:
-            samples = islice(SAMPLES[kind](raw, path), _LOOKED)
+            samples = islice(_looked_at(kind, raw, path, codec), _LOOKED)
             count = PEEKED if kind in ("WebDataset", "MDS") else _PEEKED_OF_LISTS
         found = []
         for sample in samples:
@@ -379,10 +396,24 @@ def _first_samples(
     )
 
 
-def _units(kind: Kind, split: str, files: Sequence[str], fields: Taken) -> Iterator[ShardsUnit]:
-    batches = in_batches(files, lambda path: container_kind(path) == "gzip")
+def _looked_at(kind: Kind, raw: Path, path: str, codec: Codec | None) -> Iterator[Sample]:
+    """Samples of a file; of one that is compressed nothing stays."""
+    with TemporaryFile() as file:
+        copy = codec and Copy(codec, "", cast("BinaryIO", file))
+        yield from _samples(kind, raw, path, copy)
+
+
+def _samples(kind: Kind, raw: Path, path: str, copy: Copy | None) -> Iterator[Sample]:
+    return SAMPLES[kind](raw, path, **({"copy": copy} if copy else {}))
+
+
+def _units(
+    kind: Kind, split: str, files: Mapping[str, Codec | None], fields: Taken
+) -> Iterator[ShardsUnit]:
+    batches = in_batches([*files], lambda path: is_alone(path) or files[path] is not None)
     for number, some in enumerate(batches):
-        yield ShardsUnit(f"{split}-{number:05d}", some[0], kind, split, tuple(some), fields)
+        name, first = f"{split}-{number:05d}", some[0]
+        yield ShardsUnit(name, first, kind, split, tuple(some), fields, files[first])
 
 
 def _copied_bytes(raw: Path, path: str, fields: Taken) -> int:

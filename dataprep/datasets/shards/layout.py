@@ -6,16 +6,17 @@ import os
 import re
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final, Literal
 
-from dataprep.archives.containers import container_kind
+from dataprep.archives.containers import codec_of, container_kind
 from dataprep.archives.listing import is_clutter_folder, is_image_name, stem_of
 from dataprep.archives.open_files import open_container
+from dataprep.archives.packed import Codec
 from dataprep.datasets.raw_directory import list_raw
 from dataprep.datasets.splits import SPLIT_FOLDERS, parse_split, split_of_folder
 from dataprep.errors import SinkError, SourceError, UsageError
@@ -32,7 +33,7 @@ from dataprep.system.regular_files import open_regular
 Kind = Literal["WebDataset", "Parquet", "TFRecord", "RecordIO", "MDS"]
 
 # What reads the samples of a file; Parquet is read by columns.
-SAMPLES: Final[Mapping[Kind, Callable[[Path, str], Iterator[Sample]]]] = {
+SAMPLES: Final[Mapping[Kind, Callable[..., Iterator[Sample]]]] = {
     "WebDataset": webdataset_samples,
     "TFRecord": tfrecord_samples,
     "RecordIO": recordio_samples,
@@ -106,8 +107,10 @@ class ShardsOptions:
             raise UsageError(f"--unlabelled with --{other}; leave one of them out")
 
 
-def find_files(raw: Path, pattern: str) -> tuple[Kind, list[str]]:
-    """The files of one kind below the raw directory, sorted.
+def find_files(raw: Path, pattern: str) -> tuple[Kind, dict[str, Codec | None]]:
+    """The files of one kind below the raw directory, sorted, and by what each is compressed.
+
+    Of an MDS shard that lies there compressed and not, as streaming leaves it, the latter is taken.
 
     Args:
         pattern: that their names or paths must match, as a shell has it; empty: any.
@@ -117,17 +120,25 @@ def find_files(raw: Path, pattern: str) -> tuple[Kind, list[str]]:
     """
     list_raw(raw, _EXPECTED)
     _refuse_own(raw)
-    found: dict[Kind, list[str]] = defaultdict(list)
+    found: dict[Kind, dict[str, Codec | None]] = defaultdict(dict)
     compressed: list[str] = []
     for folder, names_there in _folders(raw):
         listed = (mds_shards(raw, folder) if INDEX in names_there else None) or {}
-        paths = {f"{folder}/{name}" if folder else name: name for name in names_there}
+        paths = {
+            path: name
+            for name in names_there
+            for path in [f"{folder}/{name}" if folder else name]
+            if not pattern or fnmatchcase(name, pattern) or fnmatchcase(path, pattern)
+        }
+        beside = {*paths.values()}
         for path, name in paths.items():
-            if pattern and not (fnmatchcase(name, pattern) or fnmatchcase(path, pattern)):
+            if shard := listed.get(name):
+                if name == shard.raw_data.basename or shard.raw_data.basename not in beside:
+                    found["MDS"][path] = shard.codec(name)
                 continue
-            kind = "MDS" if name in listed else _kind_of(raw, path)
+            kind, codec = _kind_of(raw, path)
             if kind is not None:
-                found[kind].append(path)
+                found[kind][path] = codec
             elif stem_of(name) in listed:
                 compressed.append(path)
     if not found:
@@ -140,10 +151,10 @@ def find_files(raw: Path, pattern: str) -> tuple[Kind, list[str]]:
         said = ", ".join(f"{counted(len(some), kind + ' file')}" for kind, some in found.items())
         raise SourceError(f"found {said} together; choose some with --files, such as '*.tar'")
     ((kind, files),) = found.items()
-    return kind, sorted(files)
+    return kind, dict(sorted(files.items()))
 
 
-def splits_of(files: list[str], otherwise: str) -> dict[str, list[str]]:
+def splits_of(files: Iterable[str], otherwise: str) -> dict[str, list[str]]:
     """The files of each split, by the names of folders and files: ``imagenet-train-0000.tar``.
 
     Args:
@@ -180,34 +191,32 @@ def _folders(raw: Path) -> Iterator[tuple[str, list[str]]]:
         yield folder, sorted(each.name for each in named if each.is_file())
 
 
-def _kind_of(raw: Path, path: str) -> Kind | None:
+def _kind_of(raw: Path, path: str) -> tuple[Kind | None, Codec | None]:
     try:
         head = open_container(raw, path).read_at(0, _HEAD)
     except OSError as error:
         raise unreadable(path, error) from error
     if head.startswith(b"PAR1"):
-        return "Parquet"
+        return "Parquet", None
     if head.startswith(MAGIC):
-        return "RecordIO"
+        return "RecordIO", None
     at, word = _TAR
     if head[at:].startswith(word) or (head.startswith(_GZIP) and container_kind(path) == "gzip"):
-        return "WebDataset"
-    try:
-        return "TFRecord" if read_length(head[: HEADER.size]) else None
-    except SinkError:
-        _refuse_compressed(path, head)
-        return None
-
-
-def _refuse_compressed(path: str, head: bytes) -> None:
-    """Refuse shards that are compressed as a whole, rather than pass over them."""
+        return "WebDataset", None
+    if (codec := codec_of(path)) is not None:
+        return "WebDataset", codec
+    with suppress(SinkError):
+        return "TFRecord" if read_length(head[: HEADER.size]) else None, None
     with suppress(zlib.error, SinkError):  # gzip or zlib, as its header says
         begin = zlib.decompressobj(32 + zlib.MAX_WBITS).decompress(head)
-        if begin[_TAR[0] :].startswith(_TAR[1]) or read_length(begin[: HEADER.size]):
+        if begin[at:].startswith(word):
             raise SourceError(
-                f"{printable(path)} is compressed, and shards are read in place; unpack it, or if "
-                "it is a tar of gzip call it .tar.gz; or choose others with --files"
+                f"{printable(path)} is a tar of gzip; call it .tar.gz, or choose others with "
+                "--files"
             )
+        if read_length(begin[: HEADER.size]):
+            return "TFRecord", "gzip"
+    return None, None
 
 
 def _refuse_own(raw: Path) -> None:

@@ -30,7 +30,7 @@ from dataprep.formats.example import DatasetInfo, Example, to_bytes, to_text
 from dataprep.formats.hashed_file import hash_finished
 from dataprep.system.messages import printable
 from dataprep.system.regular_files import require_regular
-from dataprep_schemas.fields import CAPTIONS, MISSING, Field, Value
+from dataprep_schemas.fields import CAPTIONS, MASK, MISSING, Field, Value, named
 from dataprep_schemas.manifest import Color
 
 LAYOUT_VERSION = 1
@@ -40,6 +40,7 @@ HDF5_1_10 = h5py.h5f.LIBVER_V110
 Column = npt.NDArray[Any]
 
 _ATTRIBUTES = "attributes"
+MASKS, MASK_OFFSETS = "masks", "mask_offsets"
 _CHUNK = 64 << 10  # bytes; larger ones make small files large
 _BUFFER = 1 << 20  # bytes that are handed over at once
 _LONGEST = 4096  # bytes of a text: the longest is what every row of its dataset takes
@@ -91,23 +92,13 @@ class FileWriter(ShardWriter):
         plain = (field for field in info.fields if field.rules.plain)
         self._values: dict[Field, list[int | float | bytes]] = {field: [] for field in plain}
         self._texts = {it: (list[bytes](), array("q", [0])) for it in info.fields if it == CAPTIONS}
-        self._pending: list[bytes] = []
-        self._pending_bytes = 0
-        row_bytes = prod(row) * np.dtype(dtype).itemsize
-        rows = max(_CHUNK // max(row_bytes, 1), 1)
-        self._chunk_bytes = rows * row_bytes
         self._disk = _NewFile(self.path)
         try:
             self._file = _create(self._disk, self.version)
-            with self._disk.told():
-                self._dataset = self._file.create_dataset(
-                    self.images,
-                    (0, *row),
-                    dtype,
-                    maxshape=(None, *row),
-                    chunks=(rows, *row),
-                    track_times=False,
-                )
+            self.stored = _Growing(self._disk, self._file, self.images, row, dtype)
+            self._masks: _Growing | None = None
+            if named(info.fields, MASK.kind):
+                self._masks = _Growing(self._disk, self._file, MASKS, (), "u1")
         except BaseException:
             self._disk.close()
             raise
@@ -118,11 +109,9 @@ class FileWriter(ShardWriter):
         plain = (said.get(field.name, field.rules.missing) for field in self._values)
         values = [_text_bytes(it) if isinstance(it, str) else it for it in plain]
         texts = [[*map(_text_bytes, said.get(field.name, ()))] for field in self._texts]
-        image = self.image_bytes(example)
-        self._pending.append(image)
-        self._pending_bytes += len(image)
-        if self._pending_bytes >= max(_BUFFER, self._chunk_bytes):
-            self._write(self._pending_bytes - self._pending_bytes % self._chunk_bytes)
+        self.stored.append(self.image_bytes(example))
+        if self._masks is not None:
+            self._masks.append(said.get(MASK.name, b""))
         self.keys.append(key)
         self.labels.append(example.labels)
         for column, value in zip(self._values.values(), values, strict=True):
@@ -134,7 +123,10 @@ class FileWriter(ShardWriter):
     def close(self) -> Sequence[WrittenFile]:
         """Add the columns and the attributes."""
         with self._disk.told():
-            self._write(self._pending_bytes)
+            self.stored.finish()
+            if self._masks is not None:
+                self._masks.finish()
+                self._add(MASK_OFFSETS, np.array(self._masks.offsets, "<i8"))
             for name, data in self.columns().items():
                 self._add(name, data)
             self._add("keys", _text_column(self.keys))
@@ -151,7 +143,6 @@ class FileWriter(ShardWriter):
         """Close the file without writing any more."""
         if not self._disk.closed:
             self._disk.failure = self._disk.failure or OSError(errno.ECANCELED, "given up")
-            self._pending.clear()
             with suppress(Exception):  # HDF5 may miss what could not be written
                 self._file.close()
             self._disk.close()
@@ -181,19 +172,6 @@ class FileWriter(ShardWriter):
         for row, chosen in zip(matrix, self.labels, strict=True):
             row[list(chosen)] = 1
         return matrix
-
-    def _write(self, size: int) -> None:
-        """Append the first bytes of what is pending: whole chunks, or in the end whole rows."""
-        data = b"".join(self._pending)
-        items = size // self._dataset.dtype.itemsize
-        rows = np.frombuffer(data, self._dataset.dtype, items)
-        rows = rows.reshape(-1, *self._dataset.shape[1:])
-        start = len(self._dataset)
-        if len(rows):
-            with self._disk.told():
-                self._dataset.resize(start + len(rows), axis=0)
-                self._dataset[start:] = rows
-        self._pending, self._pending_bytes = [data[size:]], len(data) - size
 
     def _add(self, name: str, data: Column) -> h5py.Dataset:
         return self._file.create_dataset(name, data=data, track_times=False)
@@ -246,6 +224,58 @@ def _describe(file: h5py.File, info: DatasetInfo, sink: str, more: Mapping[str, 
         texts = np.empty(len(info.classes), h5py.string_dtype())
         texts[:] = [to_bytes(entry[column]) for entry in info.classes]
         file.attrs.create(name, texts, dtype=h5py.string_dtype())
+
+
+class _Growing:
+    """A dataset of images that is written from front to back, in whole chunks.
+
+    Attributes:
+        offsets: where each image begins, in bytes, and where the last ends.
+    """
+
+    def __init__(
+        self, disk: _NewFile, file: h5py.File, name: str, row: tuple[int, ...], dtype: str
+    ) -> None:
+        row_bytes = prod(row) * np.dtype(dtype).itemsize
+        rows = max(_CHUNK // max(row_bytes, 1), 1)
+        self._disk, self._chunk_bytes = disk, rows * row_bytes
+        self._pending: list[bytes] = []
+        self._pending_bytes = 0
+        self.offsets = array("q", [0])
+        with disk.told():
+            self._dataset = file.create_dataset(
+                name,
+                (0, *row),
+                dtype,
+                maxshape=(None, *row),
+                chunks=(rows, *row),
+                track_times=False,
+            )
+
+    def append(self, image: bytes) -> None:
+        """The next image."""
+        self._pending.append(image)
+        self._pending_bytes += len(image)
+        self.offsets.append(self.offsets[-1] + len(image))
+        if self._pending_bytes >= max(_BUFFER, self._chunk_bytes):
+            self._write(self._pending_bytes - self._pending_bytes % self._chunk_bytes)
+
+    def finish(self) -> None:
+        """Write the rest."""
+        self._write(self._pending_bytes)
+
+    def _write(self, size: int) -> None:
+        """Append the first bytes of what is pending: whole chunks, or in the end whole rows."""
+        data = b"".join(self._pending)
+        items = size // self._dataset.dtype.itemsize
+        rows = np.frombuffer(data, self._dataset.dtype, items)
+        rows = rows.reshape(-1, *self._dataset.shape[1:])
+        start = len(self._dataset)
+        if len(rows):
+            with self._disk.told():
+                self._dataset.resize(start + len(rows), axis=0)
+                self._dataset[start:] = rows
+        self._pending, self._pending_bytes = [data[size:]], len(data) - size
 
 
 class _NewFile(io.FileIO):
@@ -317,10 +347,11 @@ class FileReader(ShardReader):
             self.opened.enter_context(self.file)
             self.info = _read_info(self.file, info, self.sink)
             self.rows = self.file[self.images]
+            self.masks = self.file.get(MASKS)
             self.columns: dict[str, Column] = {
                 name: dataset[...]
                 for name, dataset in self.file.items()
-                if name != self.images and isinstance(dataset, h5py.Dataset)
+                if name not in (self.images, MASKS) and isinstance(dataset, h5py.Dataset)
             }
             attributes = self.file.get(_ATTRIBUTES, {})
             self._values = {name: attributes[name][...] for name in sorted(attributes)}
@@ -341,7 +372,12 @@ class FileReader(ShardReader):
             to_text(bytes(self.columns["keys"][number])),
             encoded,
             labels_of(self.columns[self.labels][number], self.info),
-            fields={**dict(self._plain(number)), CAPTIONS.name: self._texts(number), **fields},
+            fields={
+                **dict(self._plain(number)),
+                CAPTIONS.name: self._texts(number),
+                MASK.name: self._mask(number),
+                **fields,
+            },
             **more,
         )
 
@@ -362,6 +398,15 @@ class FileReader(ShardReader):
         if len(texts) != last - first:
             raise SinkError("its offsets lie outside of the captions")
         return tuple(map(to_text, texts.tolist()))
+
+    def _mask(self, number: int) -> bytes:
+        offsets = self.columns.get(MASK_OFFSETS)
+        if offsets is None or self.masks is None:
+            return b""
+        first, last = offsets[number : number + 2].tolist()
+        if not 0 <= first <= last <= len(self.masks):
+            raise SinkError("its offsets lie outside of the masks")
+        return bytes(self.masks[first:last].tobytes())
 
 
 def labels_of(row: Column, info: DatasetInfo) -> tuple[int, ...]:

@@ -54,7 +54,6 @@ class Hdf5Writer(FileWriter):
 
     def __init__(self, paths: Sequence[Path], info: DatasetInfo) -> None:
         super().__init__(paths, info)
-        self._offsets = array("q", [0])
         self._sizes: list[tuple[int, int]] = []
         self._formats = bytearray()
         self._boxes: list[Box] = []
@@ -66,7 +65,6 @@ class Hdf5Writer(FileWriter):
         boxes, said = (example.fields.get(it.name, ()) for it in (BOXES, BOX_LABELS))
         self._box_labels.extend(said or [_NOTHING_SAID] * len(boxes))
         self._formats.append(_FORMATS.index(example.format))
-        self._offsets.append(self._offsets[-1] + len(example.encoded))
         self._sizes.append((example.height, example.width))
         self._boxes.extend(boxes)
         self._box_offsets.append(len(self._boxes))
@@ -77,7 +75,7 @@ class Hdf5Writer(FileWriter):
         sizes = np.array(self._sizes, "<i4").reshape(-1, 2)
         formats = h5py.enum_dtype({name: code for code, name in enumerate(_FORMATS)}, "u1")
         columns: dict[str, Column] = {
-            "offsets": np.array(self._offsets, "<i8"),
+            "offsets": np.array(self.stored.offsets, "<i8"),
             **super().columns(),
             "heights": np.ascontiguousarray(sizes[:, 0]),
             "widths": np.ascontiguousarray(sizes[:, 1]),

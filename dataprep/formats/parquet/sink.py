@@ -49,7 +49,7 @@ from dataprep.formats.example import DatasetInfo, Example
 from dataprep.formats.hashed_file import HashedFile
 from dataprep.formats.reference_readers import import_reader
 from dataprep.system.regular_files import open_parquet
-from dataprep_schemas.fields import DECLARED, EVERY, KindName, Value, named
+from dataprep_schemas.fields import DECLARED, EVERY, MASK, Field, KindName, Value, named
 from dataprep_schemas.manifest import Color
 from dataprep_schemas.tables import arrow_type
 
@@ -232,8 +232,9 @@ def _schema_of(info: DatasetInfo) -> pa.Schema:
     names = ["image", "labels" if info.multilabel else "label", "key", "height", "width"]
     told = {"image": {"_type": "Image"}, "label": label, "labels": labels}
     told |= dict.fromkeys(named(info.fields, "box_labels"), labels)
+    told |= dict.fromkeys(named(info.fields, MASK.kind), told["image"])
     columns = [(name, _OURS[name]) for name in names]
-    columns += [(field.name, arrow_type(field.rules.column)) for field in info.fields]
+    columns += [(field.name, _type_of(field)) for field in info.fields]
     features = {name: told[name] for name, _ in columns if name in told}
     metadata = {
         "huggingface": {"info": {"features": features}},
@@ -268,6 +269,10 @@ def _row_of(example: Example, info: DatasetInfo) -> tuple[Any, ...]:
     return tuple(row)
 
 
+def _type_of(field: Field) -> pa.DataType:
+    return _IMAGE if field.kind == MASK.kind else arrow_type(field.rules.column)
+
+
 def _table_of(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
     """Rows as columns; images are copied once, since pyarrow's own conversion copies them often."""
     images, *others = zip(*rows, strict=True)
@@ -288,11 +293,15 @@ def _example_of(row: Mapping[str, Any], info: DatasetInfo) -> Example:
         row["image"]["bytes"],
         tuple(row["labels"]) if "labels" in row else (row["label"],),
         fields={
-            name: _value(DECLARED[name].rules.of_cell(cell) if name in DECLARED else cell)
+            name: _value(cell["bytes"] if name == MASK.name else _of_cell(name, cell))
             for name, cell in row.items()
             if name not in _OURS and cell is not None
         },
     )
+
+
+def _of_cell(name: str, cell: Any) -> Value:
+    return DECLARED[name].rules.of_cell(cell) if name in DECLARED else cell
 
 
 def _class_names(info: DatasetInfo) -> list[str]:
@@ -306,6 +315,8 @@ def _stored(value: Value) -> Value:
     """Text as Unicode that every reader takes."""
     if isinstance(value, tuple):
         return tuple(map(_stored, value)) if isinstance((*value, None)[0], str) else value
+    if isinstance(value, bytes):
+        return {"bytes": value} if value else None
     if not isinstance(value, str):
         return value
     return _NO_TEXT.sub(lambda found: f"\0{ord(found[0]) & 0xFF:02x}", value)

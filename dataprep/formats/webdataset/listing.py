@@ -15,9 +15,10 @@ from typing import Final
 
 from dataprep.archives.containers import container_kind
 from dataprep.archives.listing import StoredImage, clean_path, in_clutter, is_image_name
-from dataprep.archives.open_files import ByteStream, FileRange, ForwardStream
+from dataprep.archives.open_files import ByteStream, ForwardStream
+from dataprep.archives.packed import Copy
 from dataprep.archives.tar import Archive, ArchiveMember, walk
-from dataprep.formats.samples import LONGEST, Sample, Value, opened
+from dataprep.formats.samples import LONGEST, Sample, Value, streamed
 
 _NUMBERS: Final = frozenset({"cls", "cls2", "index", "inx", "id"})
 _TEXTS: Final = frozenset({"txt", "text", "transcript"})
@@ -27,7 +28,11 @@ _KEY: Final = re.compile(r"((?:.*/|))([^/.][^/]*?)[.]([^/]+)", re.DOTALL)
 
 
 def webdataset_samples(
-    raw: Path, container: str, restarts: str = "", kept: list[bytes] | None = None
+    raw: Path,
+    container: str,
+    restarts: str = "",
+    kept: list[bytes] | None = None,
+    copy: Copy | None = None,
 ) -> Iterator[Sample]:
     """The samples of an archive, in its order; ``json`` gives a field for each of its own.
 
@@ -36,13 +41,12 @@ def webdataset_samples(
     Args:
         restarts: under which name the restart points of a ``.tar.gz`` will be in the index.
         kept: gets these, as bytes; None: they are not asked for.
+        copy: what a ``.tar.zst`` or ``.tar.xz`` is unpacked to.
 
     Raises:
         SourceError: the archive cannot be read, or is damaged.
     """
-    with opened(raw, container, "WebDataset archive") as source:
-        stream: ByteStream = FileRange(source, 0, source.size)
-        packing: tuple[int | str, ...] = ()
+    with streamed(raw, container, "WebDataset archive", copy) as (source, stream, packing):
         if compressed := container_kind(container) == "gzip":
             from dataprep.archives.gzip import find_restarts, unpack  # late: it loads numpy
 

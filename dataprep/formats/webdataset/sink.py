@@ -85,7 +85,7 @@ class WebDatasetWriter(StreamWriter):
 
     def __init__(self, paths: Sequence[Path], info: DatasetInfo) -> None:
         super().__init__(paths, info)
-        self._stems = Stems()
+        self._stems = Stems(info)
         self._lines: list[bytes] = []
 
     @override

@@ -53,7 +53,7 @@ from dataprep.system.state_files import digest_of
 from dataprep.tables.chosen import Selection
 from dataprep.tables.decisions import renamed_classes
 from dataprep.tables.records import RecordsTable
-from dataprep_schemas.fields import Field, Fields
+from dataprep_schemas.fields import MASK, Field, Fields
 from dataprep_schemas.manifest import Identity, Manifest, Split
 
 if TYPE_CHECKING:
@@ -373,6 +373,13 @@ def _info(request: ConvertRequest, sources: Sequence[SealedSet]) -> DatasetInfo:
                     f"{place} has {what}, the others do not: they cannot be one data set; leave "
                     "it out, or make it again as the others are"
                 )
+        masks = [it for it in (*info.fields, *other.fields) if it.kind == MASK.kind]
+        if len({it.numbers for it in masks}) > 1:
+            raise DatasetError(
+                f"{source.out} has masks whose numbers mean something else than in "
+                f"{sources[0].out}: they cannot be one data set; leave it out, or make it again "
+                "with the same --mask_classes"
+            )
         info = with_options(
             info,
             classes=tuple(dict([*info.classes, *other.classes, *info.classes]).items()),

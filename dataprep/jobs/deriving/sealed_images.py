@@ -30,7 +30,7 @@ from dataprep.system.throttle import pay
 from dataprep.tables.order import shard_tables
 from dataprep.tables.records import KEPT_COLUMNS
 from dataprep.tables.selection import RECORDED_COLUMNS, renumbered
-from dataprep_schemas.fields import BOX_LABELS, UNCERTAIN, Fields, Value, named
+from dataprep_schemas.fields import BOX_LABELS, UNCERTAIN, Fields, Value, named, recorded
 from dataprep_schemas.state import CommitRecord
 
 _AHEAD: Final = 64  # images that are read together, and are in memory
@@ -324,7 +324,7 @@ def _changed(
         colorspace=colorspace,
         fields={name: value for name, value in said.items() if name in example.fields},
     )
-    return row._replace(fields=said), changed, image
+    return row._replace(fields=recorded(said, fields)), changed, image
 
 
 def _as_file(example: Example) -> Example:

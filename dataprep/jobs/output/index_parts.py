@@ -27,7 +27,7 @@ from dataprep.system.state_files import digest_of, file_sha256, is_intact, read_
 from dataprep_schemas.fields import Fields
 from dataprep_schemas.state import IndexPart
 
-_VERSION = 7  # raise it whenever the same scan would be kept in another way
+_VERSION = 8  # raise it whenever the same scan would be kept in another way
 # Of few rows, most of a table's time would go into setting up what saves room.
 _FEW = 1 << 14
 _PLAIN = {"compression": "lz4", "use_dictionary": False, "write_statistics": False}
@@ -190,7 +190,7 @@ def _write_tables(
 def _copied(final: Path, copy: Callable[[BinaryIO], Scanned]) -> tuple[Scanned, int]:
     """Copy images into a file of the index: what the unit holds, and how many bytes these are."""
     try:
-        with whole(final) as temporary, temporary.open("wb") as file:
+        with whole(final) as temporary, temporary.open("w+b") as file:
             scanned = copy(file)
             # It is not hashed again by every run, so it must be what it is now.
             file.flush()

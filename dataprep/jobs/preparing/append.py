@@ -31,7 +31,7 @@ from dataprep.system.state_files import hashed
 from dataprep.tables.decisions import DECIDED_REASON
 from dataprep.tables.records import RecordsTable
 from dataprep.tables.sealing import WrittenRecords, write_rows
-from dataprep_schemas.fields import BOX_LABELS, named
+from dataprep_schemas.fields import BOX_LABELS, Field, named
 from dataprep_schemas.manifest import (
     Ancestor,
     Generation,
@@ -157,7 +157,10 @@ def _check_same_attributes(grown: SealedSet, raw: RawData) -> None:
     """Refuse, before anything is scanned, what the merged table would have no column for."""
     with RecordsTable(grown.out, grown.manifest.records_table) as table:
         before = table.fields[: None if raw.request.folds is None else -1]  # the last: the fold
-    for pair in zip_longest(before, raw.found.fields):
+    stored = {it.name: it for it in grown.manifest.examples.fields}  # what the format has
+    before = tuple(stored.get(it.name, it) for it in before)
+    new = (it if it.name in stored else Field(it.name, it.kind) for it in raw.found.fields)
+    for pair in zip_longest(before, new):
         if pair[0] != pair[1]:
             was, now = (each or "none" for each in pair)
             raise DatasetError(

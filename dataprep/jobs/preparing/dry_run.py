@@ -199,8 +199,9 @@ def dry_run(
                 check_places(request, raw.found)
             if raw.found.copied > _MOST_COPIED:
                 raise UsageError(
-                    f"{sized(raw.found.copied)} of images in compressed Parquet would have to be "
-                    "copied to look at them; look at some: dataprep shards --dry_run --files"
+                    f"{sized(raw.found.copied)} of images in compressed files would have to be "
+                    "copied to look at them; look at fewer, such as dataprep shards --dry_run "
+                    "--files"
                 )
             lines = [*raw.found.description]
             made = _planned(replace(raw, report=lines.append), lines, cores)
@@ -302,10 +303,10 @@ def _look(source: RawImages, rows: Sequence[Row]) -> tuple[Sampled, float]:
         else:
             noted = sorted(note.kind for note in made.notes)  # repaired before warned
             statuses[noted[0] if noted else "stored"] += 1
-            before, after = before + row.size, after + len(made.data)
+            before, after = before + row.size // (*row.frame, 1, 1)[1], after + len(made.data)
             data = source.read(row)
             kinds[kind_of(data)] += 1
-            whole = prepare(data, plain)
+            whole = prepare(data, plain, row.frame)
             sizes.append((whole.width, whole.height))
         if seconds > _SECONDS:
             break

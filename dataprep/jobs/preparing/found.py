@@ -11,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from dataprep.archives.containers import stat_fingerprint
 from dataprep.datasets import Dataset, Found, close_archives
 from dataprep.datasets.raw_directory import leads_out
 from dataprep.errors import SinkError, SourceError, UsageError
@@ -32,7 +33,7 @@ from dataprep.remote.raw import laid_out
 from dataprep.remote.store import address_of
 from dataprep.sealed.set import SealedSet
 from dataprep.system.durable_files import whole
-from dataprep.system.messages import printable, refusal, sized, some_of
+from dataprep.system.messages import counted, printable, refusal, sized, some_of
 from dataprep.system.state_files import file_sha256
 from dataprep.tables.cut import StratifiedCut
 from dataprep.tables.records import NAME, check_sealed
@@ -65,7 +66,11 @@ class RawData:
 
     def images(self, request: Request, parts: IndexParts) -> RawImages:
         """How their bytes are had."""
-        return RawImages(request.raw, parts.directory, request.recipe, self.found.names_files)
+        found = self.found
+        return RawImages(
+            *(request.raw, parts.directory, request.recipe),
+            *(found.names_files, found.fields, found.mask_values),
+        )
 
 
 def ready(request: Request) -> Request:
@@ -103,7 +108,7 @@ def found(request: Request, engine: Engine, reporter: Reporter) -> Iterator[RawD
     """
     dataset = load_dataset(request.dataset, request.dataset_options)
     close_archives()  # a new search starts from the files as they are now
-    what = dataset.find(request.raw, request.splits)
+    what = _with_copies(request.raw, dataset.find(request.raw, request.splits))
     check_places(request, what)
     if request.links == "follow" and (text := describe_links(request.raw)):
         what = replace(what, description=(*what.description, text))
@@ -119,6 +124,19 @@ def found(request: Request, engine: Engine, reporter: Reporter) -> Iterator[RawD
             cut = settle_cut(what.cut, workspace, overwrite=request.overwrite)
             what = replace(what, cut=cut)
         yield RawData(request, dataset, what, workers, reporter.line)
+
+
+def _with_copies(raw: Path, found: Found) -> Found:
+    """With the files that scanning unpacks once into the index: their sizes are said first."""
+    names = {unit.container for unit in found.units if unit.unpacked_by}
+    if not names:
+        return found
+    size = sum(stat_fingerprint(raw, name)[0] for name in names)
+    text = (
+        f"{counted(len(names), 'compressed file')} of {sized(size)}: unpacked once into the "
+        "index, which takes more than that, until the data set is sealed"
+    )
+    return replace(found, description=(*found.description, text), copied=found.copied + size)
 
 
 def check_places(request: Request, found: Found) -> None:
@@ -174,7 +192,7 @@ def _check_room(index: Path, found: Found) -> None:
     free, needed = shutil.disk_usage(index.parent).free, found.copied - there
     if needed > free:
         raise SinkError(
-            f"{index}: {sized(needed)} of images have to be copied from compressed Parquet, and "
+            f"{index}: {sized(needed)} of images have to be copied from compressed files, and "
             f"{sized(free)} are free; make room, or choose another disk with --index_dir "
             "(TMPDIR, where nothing is to be made)"
         )

@@ -14,19 +14,22 @@ from msgspec.structs import replace
 
 from dataprep.archives.open_files import is_in_bucket
 from dataprep.datasets import read_image
+from dataprep.datasets.masks import read_mask
 from dataprep.datasets.raw_directory import leads_out
 from dataprep.datasets.reading import require_unchanged
 from dataprep.errors import DataprepError, ImageError
 from dataprep.formats import ShardName
 from dataprep.formats.example import Example
 from dataprep.images import Note, Prepared, Recipe, kind_of, prepare
-from dataprep.images.pixels import turned_back
+from dataprep.images.masks import renumbered
+from dataprep.images.pixels import turned_back, upright
 from dataprep.images.prepare import EXTRAS
 from dataprep.jobs.output.commit import rejected_images
 from dataprep.jobs.running.job import SAMPLE, Job, Made, Rejected, map_in_order
 from dataprep.rows import Row
 from dataprep.system.messages import counted
 from dataprep.tables.order import read_shard
+from dataprep_schemas.fields import MASK, Fields, recorded
 from dataprep_schemas.state import CommitRecord
 
 STORED_WITH_8_BITS: Final = "of 16 bits a sample: stored with 8 (--depth keep: 16)"
@@ -42,12 +45,16 @@ class RawImages:
     Attributes:
         index: where the restart points of its gzip archives are.
         named: whether the files of those that are rejected may be named.
+        fields: of the data set.
+        mask_values: `Found.mask_values`.
     """
 
     raw: Path
     index: Path
     recipe: Recipe
     named: bool = True
+    fields: Fields = ()
+    mask_values: tuple[tuple[int, int], ...] = ()
 
     @property
     def works_on_images(self) -> bool:
@@ -121,7 +128,10 @@ class RawImages:
             return row, error
 
     def convert(self, item: Row | _Fetched) -> tuple[Row, Prepared | ImageError, tuple[str, ...]]:
-        """What becomes of the image, between its row and the extras that had a part in it."""
+        """What becomes of the image, between its row and the extras that had a part in it.
+
+        The row then has the fields as they are of what was made.
+        """
         row, data = (item, None) if isinstance(item, Row) else item
         extras: tuple[str, ...] = ()
         # Only what is wrong with its bytes, or their number, rejects an image. A file that cannot
@@ -132,13 +142,36 @@ class RawImages:
                 raise data
             data = self.read(row) if data is None else data
             extras = EXTRAS.get(kind_of(data), ())
-            made = prepare(data, self.recipe)
-            return row, _turned_back(row, made) if row.drawn_on else made, extras
+            made = prepare(data, self.recipe, row.frame)
+            made = _turned_back(row, made) if row.drawn_on else made
+            return *self._with_fields(row, made), extras
         except ImageError as error:
             what, quoting, _ = str(error).partition(" starting with ")
             if quoting and leads_out(self.raw, row.container):
                 error = ImageError(f"{what}, in a link that leads out of the raw directory")
             return row, error, extras
+
+    def _with_fields(self, row: Row, image: Prepared) -> tuple[Row, Prepared]:
+        """The row with its fields as they are of the image that was made, and its mask."""
+        if not row.fields:
+            return row, image
+        text = row.fields.get(MASK.name)
+        if not text:
+            return replace(row, fields=image.moved(row.fields, self.fields)), image
+        levels = read_mask(
+            *(self.raw, text, self.index),
+            size=image.came[1::-1],
+            most=self.recipe.max_image_bytes,
+            max_pixels=self.recipe.max_pixels,
+        )
+        levels = renumbered(levels, self.mask_values)
+        turn, doubt = turned_back(levels.shape[::-1], image.came, "the numbers of its mask")
+        mask = image.mask(upright(levels, turn))
+        others = {name: it for name, it in row.fields.items() if name != MASK.name}
+        notes = () if doubt is None else (Note("warned", doubt),)
+        image = replace(image, notes=(*image.notes, *notes))
+        fields = {**image.moved(others, self.fields), MASK.name: mask}
+        return replace(row, fields=fields), image
 
 
 def _rows(job: Job, shard: ShardName) -> Iterator[Row]:
@@ -154,7 +187,6 @@ def _turned_back(row: Row, image: Prepared) -> Prepared:
 
 def _made(row: Row, image: Prepared, job: Job, extras: tuple[str, ...]) -> Made:
     info = job.info
-    fields = image.moved(row.fields, job.fields)
     example = Example(
         key=row.key,
         encoded=image.data,
@@ -166,7 +198,7 @@ def _made(row: Row, image: Prepared, job: Job, extras: tuple[str, ...]) -> Made:
         labels=row.labels,
         synset=info.identifiers(row.labels),
         class_name=info.names(row.labels),
-        fields=fields,
+        fields=row.fields,
     )
     kinds = {note.kind for note in image.notes}
     return Made(
@@ -174,7 +206,7 @@ def _made(row: Row, image: Prepared, job: Job, extras: tuple[str, ...]) -> Made:
         image.channels,
         status="repaired" if "repaired" in kinds else "warned" if kinds else "stored",
         reason="; ".join(note.text for note in image.notes) or None,
-        fields=fields,
+        fields=recorded(row.fields, job.fields),
         measured=image.measured,
         looks=image.grey,
         extras=extras,

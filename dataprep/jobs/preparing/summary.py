@@ -207,6 +207,7 @@ class _Index:
         counts: Counter[str] = Counter()
         for part in self.parts.units.values():
             counts.update(part.counts)
+        counts.update(images.mask_counts())
         sums = images.summaries()
         return ScanSummary(
             key=key,

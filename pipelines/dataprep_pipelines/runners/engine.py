@@ -116,7 +116,10 @@ class RunningEngine(ABC):
 
 
 class BeamEngine(RunningEngine):
-    """One of Beam's runners, on which `run` is ``Create | ParDo``."""
+    """One of Beam's runners, on which `run` is ``Create | Reshuffle | ParDo``.
+
+    Without the shuffle, Beam would hand all elements to the one worker that creates them.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -139,7 +142,8 @@ class BeamEngine(RunningEngine):
             with suppress(OSError):
                 Path(pipeline.local_tempdir).rmdir()
             with _without_cell_labels():
-                _ = pipeline | beam.Create(created) | beam.ParDo(Do(task.work))
+                shuffled = pipeline | beam.Create(created, reshuffle=False) | beam.Reshuffle()
+                _ = shuffled | beam.ParDo(Do(task.work))
             watched(lambda: pipeline.run().wait_until_finish(), task)
 
 

@@ -2,6 +2,11 @@
 
 Left to its defaults, Beam tries to download another runner's binary before anything runs, which on
 a node without internet is an error or a long hang.
+
+The graph is that of every engine, ``Create | Reshuffle | ParDo``. For speed it has one element
+here, a queue of all there is: threads and processes of our own take from it, which start in half a
+second where Beam's import Beam, and none is idle while another has work left. With
+``-- --direct_running_mode=multi_processing`` each element is one, and the processes are Beam's.
 """
 
 from __future__ import annotations
@@ -14,6 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from threading import Thread
@@ -61,6 +67,8 @@ class LocalEngine(BeamEngine):
         """Divides the shards among processes, or their images where shards are few."""
         workers = self._engine.workers
         asked = bool(self._engine.beam_options)  # who gives some wants Beam
+        if self._beams_processes:
+            return Parallelism()
         small = small and not asked
         if small:
             workers = min(workers, THREADS_PER_PROCESS)
@@ -80,7 +88,7 @@ class LocalEngine(BeamEngine):
     def run(self, task: Round) -> None:
         """Hand the elements to this process, or to several; by Beam unless that is too slow."""
         parallelism = task.parallelism
-        if parallelism.processes > 1:
+        if parallelism.processes > 1 and not self._beams_processes:
             task = replace(task, work=InProcesses(task.work, self._helpers(parallelism.processes)))
         else:
             self.close()  # this process has the whole of --io_limit again
@@ -110,16 +118,30 @@ class LocalEngine(BeamEngine):
             divide(count)  # this one moves no bytes
         return self._pool
 
+    @cached_property
+    def _beams_processes(self) -> bool:
+        """Whether Beam's own processes do the work."""
+        if not self._engine.beam_options:
+            return False
+        from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
+
+        options = PipelineOptions(list(self._engine.beam_options)).view_as(DirectOptions)
+        return bool(options.direct_running_mode == "multi_processing")
+
     @contextmanager
     def graph(self, elements: Sequence[Any]) -> Iterator[tuple[beam.Pipeline, Sequence[Any]]]:
-        """One queue of all there is: Beam would divide the elements in advance."""
+        """One queue of all there is, or, for Beam's own processes, an element each."""
         import apache_beam as beam
         from apache_beam.options.pipeline_options import PipelineOptions
         from apache_beam.runners.portability.fn_api_runner import fn_runner
 
         options = PipelineOptions(list(self._engine.beam_options))
+        pipeline = beam.Pipeline(runner=fn_runner.FnApiRunner(), options=options)
+        if self._beams_processes:
+            yield pipeline, [(element,) for element in elements]
+            return
         with work_queue(elements) as queue:
-            yield beam.Pipeline(runner=fn_runner.FnApiRunner(), options=options), [queue]
+            yield pipeline, [queue]
 
 
 class InProcesses(Work):
