@@ -90,7 +90,7 @@ def number_label_sets(
 
     ``classes`` are ``name`` and ``number``; ``label_sets``, what each set of labels is in numbers:
     ``split``, ``labels`` as in ``fresh``, ``numbers`` (0-based, ascending), ``category``: of those
-    next to each other when images are assigned to shards.
+    next to each other when images are assigned to shards, and ``images``: how many have it.
 
     Raises:
         SourceError: an image has a class that is not known, or not as many as it must have.
@@ -113,6 +113,7 @@ def number_label_sets(
         "labels": pa.array([row[1] for row in found], pa.list_(pa.string())),
         "numbers": pa.array(numbers, pa.list_(pa.int32())),
         "category": pa.array(categories, pa.int32()),
+        "images": pa.array([row[2] for row in found], pa.int64()),
     }
     names = {"name": pa.array(classes, pa.string()), "number": range(len(classes))}
     for name, content in (("label_sets", columns), ("classes", names)):
