@@ -26,7 +26,7 @@ from dataprep.tables.label_sets import number_label_sets, rename_labels
 from dataprep.tables.masks import count_masks, join_masks, said_of_masks
 from dataprep.tables.records import RecordsTable
 from dataprep.tables.rules import check_listed_once
-from dataprep_schemas.fields import MASK, Fields, named
+from dataprep_schemas.fields import BOX_LABELS, MASK, Fields, named
 from dataprep_schemas.manifest import Input, Unmatched
 from dataprep_schemas.state import Assigned, ExcludedNames
 from dataprep_schemas.tables import ORDER
@@ -256,7 +256,8 @@ class Images(AbstractContextManager["Images"]):
 
     def _identify(self, database: Database) -> str:
         """Make the view ``identified``: the parts, with the identifiers of their classes."""
-        rename_labels(database, "parts", "identified", self.identifiers, ordered=False)
+        boxes = named(self.fields, BOX_LABELS.kind)
+        rename_labels(database, "parts", "identified", self.identifiers, ordered=False, more=boxes)
         return "identified"
 
     def _join_lists(self, database: Database, parts: str, name: str) -> None:
