@@ -376,3 +376,53 @@ def test_masks_are_the_same_for_any_workers_and_growth(tmp_path: Path) -> None:
 def test_masks_of_all_frames_are_refused() -> None:
     with pytest.raises(UsageError, match="--frames all with masks, of which there is one a file"):
         Folder(frames="all", mask_dir="masks")
+
+
+def test_an_image_without_a_mask_gets_none_of_another_folder(tmp_path: Path) -> None:
+    files = {f"images/{it}/1.jpg": image("a") for it in ("cat", "cow", "dog")}
+    files |= {"masks/cow/1.png": mask("a"), "masks/rat/1.png": mask("a")}
+    raw, told = written(tmp_path / "raw", files), list[str]()
+    options: dict[str, Any] = {"inside": "images", "mask_dir": "masks"}
+    dataprep.folder(
+        raw, tmp_path / "out", progress=lambda it: told.append(it.message or ""), **options
+    )
+    with dataprep.open(tmp_path / "out", "train") as records:
+        found = {one.key: "mask" in one.fields for one in records}
+    assert found == {"cat/1.jpg": False, "cow/1.jpg": True, "dog/1.jpg": False}
+    assert "images without a mask: 2 in the raw data" in told
+    assert "masks without an image: 1 in the raw data" in told
+
+
+def test_folders_of_masks_archives_tell_equal_names_apart(tmp_path: Path) -> None:
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    for archive, make, suffix in (("images", image, "jpg"), ("masks", mask, "png")):
+        with zipfile.ZipFile(raw / f"{archive}.zip", "w") as packed:
+            for folder, name in (("p1", "a"), ("p2", "b")):
+                packed.writestr(f"{folder}/1.{suffix}", make(name))
+    dataprep.folder(raw, tmp_path / "out", mask_dir="masks", unlabelled=True)
+    with dataprep.open(tmp_path / "out", "train") as records:
+        found = {one.key: one.mask().tolist() for one in records}
+    assert found == {f"images/p{n}/1.jpg": levels_of(it).tolist() for n, it in ((1, "a"), (2, "b"))}
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"mask_dir": "masks"}, "no image has a mask: masks/x_mask.png is called like none; check"),
+        ({"mask_dir": "labels"}, "no image has a mask: there are no masks; check --mask_dir"),
+        (
+            {"listing": "list.csv", "mask_column": "mask"},
+            "no image has a mask: masks/x.png is not there; check",
+        ),
+    ],
+)
+def test_a_set_in_which_no_mask_is_found_is_refused(
+    options: dict[str, Any], error: str, tmp_path: Path
+) -> None:
+    files = {"images/x.jpg": image("a"), "masks/x_mask.png": mask("a")}
+    raw = written(tmp_path / "raw", files)
+    (raw / "list.csv").write_text("path,mask\nimages/x.jpg,masks/x.png\n")
+    options = options if "listing" in options else {"inside": "images", **options}
+    with pytest.raises(DataprepError, match=error):
+        dataprep.folder(raw, tmp_path / "out", unlabelled=True, **options)
