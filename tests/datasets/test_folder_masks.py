@@ -426,3 +426,29 @@ def test_a_set_in_which_no_mask_is_found_is_refused(
     options = options if "listing" in options else {"inside": "images", **options}
     with pytest.raises(DataprepError, match=error):
         dataprep.folder(raw, tmp_path / "out", unlabelled=True, **options)
+
+
+ROWS = "ImageId,ClassId,EncodedPixels\na.jpg,3,1 2\nb.jpg,4,\na.jpg,1,2 2\na.jpg,3,54 1\n"
+
+
+@pytest.mark.parametrize("labels", ["numbers", "names", "none"])
+def test_rows_of_one_image_have_runs_of_one_mask(labels: str, tmp_path: Path) -> None:
+    raw = written(tmp_path / "raw", {f"{it}.jpg": image(it) for it in "ab"})
+    text = ROWS if labels != "names" else ROWS.replace(",3,", ",edge,")
+    (raw / "list.csv").write_text(text)
+    options: dict[str, Any] = {"unlabelled": True}
+    if labels != "none":
+        options = {"label_column": "ClassId", "label_separator": "|"}
+    options |= {"path_column": "ImageId", "mask_column": "EncodedPixels", "mask_runs": "columns"}
+    if labels == "names":
+        with pytest.raises(DataprepError, match=r"list\.csv has runs of several labels for a\.jpg"):
+            dataprep.folder(raw, tmp_path / "out", listing="list.csv", **options)
+        return
+    found = made(raw, tmp_path / "out", listing="list.csv", **options)
+    wanted = np.zeros((6, 9), np.uint8)
+    wanted.T.flat[[0, 53]] = 3 if labels == "numbers" else 1
+    wanted.T.flat[1] = 255 if labels == "numbers" else 1  # of both classes
+    wanted.T.flat[2] = 1
+    expected = wanted.tolist(), np.zeros((8, 5), int).tolist()
+    assert (found["a"], found["b"]) == expected
+    assert "rows joined with another one of the same image: 2 in the raw data" in found["told"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from itertools import compress, islice, repeat
@@ -50,7 +50,7 @@ from dataprep.datasets.lists import FORMATS, ClassList, ListFile
 from dataprep.datasets.splits import split_name
 from dataprep.errors import SourceError
 from dataprep.rows import Row
-from dataprep.system.messages import some_of
+from dataprep.system.messages import printable, some_of
 from dataprep.tables.database import Database, identifier, open_database
 from dataprep_schemas.fields import (
     BOX_LABELS,
@@ -65,6 +65,7 @@ from dataprep_schemas.fields import (
 from dataprep_schemas.tables import arrow_type
 
 _ROWS: Final = 1 << 17  # rows at once
+_DRAWN_ROWS: Final = 1 << 12  # of runs of pixels, which are up to some 100 KB a row
 _MEANINGS: Final = ("path", "label", "split", "size", "group", "caption")  # of columns
 _RUNS: Final = "mask "  # before the name of a column that has masks, likewise
 _FEW: Final = 10  # times as many -1 as 0 or nothing: then -1 may be what 0 is elsewhere
@@ -144,6 +145,9 @@ class Listing:
         self._labels = Labels(options, known, typed=self.file.has_json, optional=bool(self.boxes))
         self._several = ["labels"] * bool(options.label_separator)  # where rows are joined
         self._several += [CAPTIONS.name] * ("caption" in self.columns)
+        # A row may have the runs of one of an image's classes, or things, as Kaggle's have.
+        one = options.mask_runs is not None and len(options.mask_column) == 1
+        self._several += [MASK.name] * (one and (options.unlabelled or bool(self._several)))
 
     def fields(self) -> Fields:
         """What its columns say of each image: of the first kind that all cells are, or text.
@@ -241,6 +245,8 @@ class Listing:
         for listed, more in joined(rows, self._several) if self._several else zip(rows, repeat(0)):
             if more:
                 counts[_JOINED] += more
+            if self._options.mask_runs is not None:
+                listed = with_columns(listed.drop(MASK.name), mask=self._drawn(listed))
             if self._options.uncertain == "exclude":
                 names = listed.select(["key", "split"]).filter(listed["uncertain"])
                 listed = listed.filter(pc.invert(listed["uncertain"]))
@@ -286,7 +292,8 @@ class Listing:
         empty = True
         with self._reading(sorts=bool(self._several)) as database:
             query, values = self._query(own, top)
-            for batch in database.sql(query, params=values).to_arrow_reader(_ROWS):
+            most = _ROWS if self._options.mask_runs is None else _DRAWN_ROWS
+            for batch in database.sql(query, params=values).to_arrow_reader(most):
                 cells = pa.table(batch)
                 if not self._several:
                     rows = np.arange(first, first + len(batch))
@@ -314,11 +321,28 @@ class Listing:
         cells = [identifier(f"{_RUNS}{name}") for name in self._options.mask_column]
         if self._options.mask_runs is None:
             return _KEY.replace("path", f"trim(replace({cells[0]}, chr(92), '/'))")
-        runs = [f"json_array({n}, coalesce({cell}, ''))" for n, cell in enumerate(cells, 1)]
-        return (
-            f"json_object('order', '{self._options.mask_runs}', 'runs', "
-            f"json_array({', '.join(runs)}))::varchar"
-        )
+        numbers: Sequence[object] = range(1, len(cells) + 1)
+        if MASK.name in self._several and not self._options.unlabelled:
+            number = "try_cast(trim(label, ' \"') as utinyint)"
+            numbers = [f"if({number} between 1 and 254, {number}, 0)"]  # 0: the label is none
+        pairs = zip(numbers, cells, strict=True)
+        runs = [f"json_array({n}, coalesce({cell}, ''))::varchar" for n, cell in pairs]
+        return f"[{', '.join(runs)}]"
+
+    def _drawn(self, listed: pa.Table) -> pa.Array:
+        """JSON of all runs of each image, of that of its rows."""
+        runs = listed[MASK.name].combine_chunks()
+        several = pc.greater(pc.list_value_length(runs), len(self._options.mask_column))
+        unnumbered = pc.match_substring(pc.binary_join(runs, ""), "[0,")
+        if (at := pc.index(pc.and_(several, unnumbered), True).as_py()) >= 0:
+            raise SourceError(
+                f"{self.file.name} has runs of several labels for {printable(listed['key'][at].as_py())}, "
+                "which are no numbers from 1 to 254, and so no numbers in a mask; give numbers in "
+                "--label_column"
+            )
+        runs = pc.replace_substring(pc.binary_join(runs, ","), "[0,", "[1,", max_replacements=1)
+        head = f'{{"order":"{self._options.mask_runs}","runs":['
+        return pc.binary_join_element_wise(head, runs, "]}", "")
 
     def _query(self, more: str, top: Path) -> tuple[str, dict[str, object]]:
         """The rows as the rules have them, null where one is broken, and more columns.
