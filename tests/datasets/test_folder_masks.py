@@ -431,17 +431,22 @@ def test_a_set_in_which_no_mask_is_found_is_refused(
 ROWS = "ImageId,ClassId,EncodedPixels\na.jpg,3,1 2\nb.jpg,4,\na.jpg,1,2 2\na.jpg,3,54 1\n"
 
 
-@pytest.mark.parametrize("labels", ["numbers", "names", "none"])
+@pytest.mark.parametrize("labels", ["numbers", "names", "from 0", "none"])
 def test_rows_of_one_image_have_runs_of_one_mask(labels: str, tmp_path: Path) -> None:
     raw = written(tmp_path / "raw", {f"{it}.jpg": image(it) for it in "ab"})
-    text = ROWS if labels != "names" else ROWS.replace(",3,", ",edge,")
-    (raw / "list.csv").write_text(text)
+    wrong = {
+        "names": ROWS.replace(",3,", ",edge,"),
+        "from 0": "ImageId,ClassId,EncodedPixels\na.jpg,0,1 2\nb.jpg,1,1 2\n",
+    }
+    (raw / "list.csv").write_text(wrong.get(labels, ROWS))
     options: dict[str, Any] = {"unlabelled": True}
     if labels != "none":
         options = {"label_column": "ClassId", "label_separator": "|"}
     options |= {"path_column": "ImageId", "mask_column": "EncodedPixels", "mask_runs": "columns"}
-    if labels == "names":
-        with pytest.raises(DataprepError, match=r"list\.csv has runs of several labels for a\.jpg"):
+    if labels in wrong:
+        with pytest.raises(
+            DataprepError, match=r"list\.csv has runs of labels that are no"
+        ):
             dataprep.folder(raw, tmp_path / "out", listing="list.csv", **options)
         return
     found = made(raw, tmp_path / "out", listing="list.csv", **options)

@@ -50,7 +50,7 @@ from dataprep.datasets.lists import FORMATS, ClassList, ListFile
 from dataprep.datasets.splits import split_name
 from dataprep.errors import SourceError
 from dataprep.rows import Row
-from dataprep.system.messages import printable, some_of
+from dataprep.system.messages import some_of
 from dataprep.tables.database import Database, identifier, open_database
 from dataprep_schemas.fields import (
     BOX_LABELS,
@@ -148,6 +148,8 @@ class Listing:
         # A row may have the runs of one of an image's classes, or things, as Kaggle's have.
         one = options.mask_runs is not None and len(options.mask_column) == 1
         self._several += [MASK.name] * (one and (options.unlabelled or bool(self._several)))
+        self._by_label = MASK.name in self._several and not options.unlabelled
+        self._numbered: set[bool] = set()  # whether labels of runs so far are numbers
 
     def fields(self) -> Fields:
         """What its columns say of each image: of the first kind that all cells are, or text.
@@ -322,9 +324,11 @@ class Listing:
         if self._options.mask_runs is None:
             return _KEY.replace("path", f"trim(replace({cells[0]}, chr(92), '/'))")
         numbers: Sequence[object] = range(1, len(cells) + 1)
-        if MASK.name in self._several and not self._options.unlabelled:
+        if self._by_label:
             number = "try_cast(trim(label, ' \"') as utinyint)"
-            numbers = [f"if({number} between 1 and 254, {number}, 0)"]  # 0: the label is none
+            empty = f"trim(coalesce({cells[0]}, '')) = ''"
+            # 0: its label is no number
+            numbers = [f"case when {empty} then 1 when {number} < 255 then {number} else 0 end"]
         pairs = zip(numbers, cells, strict=True)
         runs = [f"json_array({n}, coalesce({cell}, ''))::varchar" for n, cell in pairs]
         return f"[{', '.join(runs)}]"
@@ -332,17 +336,23 @@ class Listing:
     def _drawn(self, listed: pa.Table) -> pa.Array:
         """JSON of all runs of each image, of that of its rows."""
         runs = listed[MASK.name].combine_chunks()
-        several = pc.greater(pc.list_value_length(runs), len(self._options.mask_column))
-        unnumbered = pc.match_substring(pc.binary_join(runs, ""), "[0,")
-        if (at := pc.index(pc.and_(several, unnumbered), True).as_py()) >= 0:
-            raise SourceError(
-                f"{self.file.name} has runs of several labels for {printable(listed['key'][at].as_py())}, "
-                "which are no numbers from 1 to 254, and so no numbers in a mask; give numbers in "
-                "--label_column"
-            )
-        runs = pc.replace_substring(pc.binary_join(runs, ","), "[0,", "[1,", max_replacements=1)
+        texts = pc.binary_join(runs, ",")
+        if self._by_label:
+            several = pc.greater(pc.list_value_length(runs), 1)
+            without = pc.match_substring(texts, "[0,")
+            with_number = pc.match_substring_regex(texts, r'\[[1-9][0-9]*,"\s*[0-9]')
+            seen = {True: with_number, False: without}
+            self._numbered |= {it for it, where in seen.items() if pc.any(where).as_py()}
+            # Else two classes would have the number 1.
+            if pc.any(pc.and_(several, without)).as_py() or len(self._numbered) > 1:
+                raise SourceError(
+                    f"{self.file.name} has runs of labels that are no numbers from 1 to 254, as "
+                    "those in a mask are; give a --label_column of such, or leave "
+                    "--label_separator out"
+                )
+            texts = pc.replace_substring(texts, "[0,", "[1,")
         head = f'{{"order":"{self._options.mask_runs}","runs":['
-        return pc.binary_join_element_wise(head, runs, "]}", "")
+        return pc.binary_join_element_wise(head, texts, "]}", "")
 
     def _query(self, more: str, top: Path) -> tuple[str, dict[str, object]]:
         """The rows as the rules have them, null where one is broken, and more columns.
