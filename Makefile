@@ -10,12 +10,15 @@ TOOLS := datasets litdata mds mxnet s3fs spdl tfds webdataset
 AZURITE := $(VENV)-azurite
 PANDAS := $(VENV)-pandas2 $(VENV)-pandas3
 BESIDE := $(VENV)-beside
+FOREIGN := $(VENV)-foreign
+PETASTORM := $(VENV)-petastorm
 # Four also on two cores, since many tests wait. What is left is taken over.
 PARALLEL := --numprocesses 4 --dist worksteal
 # Each of the processes that run tests would compile and rewrite all of them again.
 unexport PYTHONDONTWRITEBYTECODE
 # Where those are that cannot be beside the others.
 ELSEWHERE = $(if $(wildcard $(MXNET)/.ready),DATAPREP_MXNET_PYTHON=$(abspath $(MXNET)/bin/python)) \
+  $(if $(wildcard $(PETASTORM)/.ready),DATAPREP_PETASTORM_PYTHON=$(abspath $(PETASTORM)/bin/python)) \
   $(if $(wildcard $(VENV)-mds/bin/python),DATAPREP_MDS_PYTHON=$(abspath $(VENV)-mds/bin/python)) \
   $(if $(wildcard $(PEERS)/s3fs/.ready),DATAPREP_S3FS_PYTHON=$(abspath $(PEERS)/s3fs/bin/python)) \
   $(if $(wildcard $(AZURITE)/.ready),DATAPREP_AZURITE=$(abspath $(AZURITE)/node_modules/.bin/azurite-blob))
@@ -87,7 +90,7 @@ test-lowest test-pre: test-%: setup
 
 # Those readers, 3 GB or more, MPI and Dask. MXNet 1.9.1 wants a numpy older than anybody else's, and
 # notebooks are tried with both versions of pandas.
-readers: setup buckets $(MXNET)/.ready $(PANDAS:=/.ready) $(BESIDE)/.ready
+readers: setup buckets $(MXNET)/.ready $(PANDAS:=/.ready) $(BESIDE)/.ready $(FOREIGN)/.ready $(PETASTORM)/.ready
 	$(BIN)/python -m pip install --quiet \
 	  --editable ".[tensorflow,dali,webdataset,arrayrecord,huggingface,mpi,dask,remote,report]" \
 	  --group trainers --group mpi --group catalogues --group remote
@@ -102,6 +105,19 @@ $(BESIDE)/.ready: | setup
 	$(BIN)/python -m pip install --quiet --no-deps --target $(@D) "torchvision==0.28.*"
 	$(BIN)/python -m pip install --quiet --target $(@D) "jax>=0.5"
 	touch $@
+
+# Readers of docs/readers.md that would change what others are given: without what they declare.
+$(FOREIGN)/.ready: | setup
+	$(BIN)/python -m pip install --quiet --no-deps --target $(@D) --group foreign
+	touch $@
+
+# It wants a pyarrow that is for Python before 3.12.
+$(PETASTORM)/.ready:
+	$(PYTHON) -m venv $(PETASTORM)
+	$(PETASTORM)/bin/python -m pip install --quiet --no-deps "petastorm==0.13.1"
+	$(PETASTORM)/bin/python -m pip install --quiet --only-binary :all: "pyarrow==11.0.0" "numpy==1.26.4" "pandas==2.1.4" \
+	  diskcache dill future psutil pyzmq six packaging fsspec "setuptools<70" && touch $@ \
+	  || echo "Petastorm's pyarrow cannot be had for this Python: its tests skip"
 
 $(MXNET)/.ready:
 	$(PYTHON) -m venv $(MXNET)

@@ -103,6 +103,7 @@ PACKAGES = {
     "ipykernel": "ipykernel",
 }
 BESIDE = Path(__file__).parents[1] / ".venv-beside"
+FOREIGN = Path(__file__).parents[1] / ".venv-foreign"
 PANDAS = {version: Path(__file__).parents[1] / f".venv-pandas{version}" for version in ("2", "3")}
 PROGRAMS = (
     "chromium",
@@ -195,6 +196,8 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     missing = [name for name, module in PACKAGES.items() if find_spec(module) is None]
     missing += [f"pandas {version}" for version, place in PANDAS.items() if not place.exists()]
     missing += [] if BESIDE.exists() else ["torchvision and JAX"]
+    missing += [] if FOREIGN.exists() else ["polars, Lance, LitData, TFDS, Energon"]
+    missing += [] if "DATAPREP_PETASTORM_PYTHON" in os.environ else ["Petastorm"]
     missing += [] if "DATAPREP_MXNET_PYTHON" in os.environ else ["MXNet"]
     missing += [name for name in PROGRAMS if shutil.which(name) is None]
     missing += [] if os.geteuid() == 0 else ["root"]

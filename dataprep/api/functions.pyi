@@ -408,8 +408,9 @@ def folder(
         listing: A file that lists the images: path,label[,split] as CSV, TSV, JSON lines or
             Parquet, or lines `path label` (.txt); one a split, with commas, if their names
             tell it; or annotations, several with commas: COCO's .json, YOLO's data.yaml, or
-            the folder of Pascal VOC's .xml. A path, or a name in the raw directory. Without
-            it, or with none, folders tell the classes; or a metadata.csv, .jsonl or
+            the folder of Pascal VOC's .xml or LabelMe's .json; or the first file of a
+            published layout (docs/folder.md). A path, or a name in the raw directory.
+            Without it, or with none, folders tell the classes; or a metadata.csv, .jsonl or
             .parquet beside the images, as Hugging Face has it.
         unlabelled: Take all images that there are, in whatever folders, without classes.
         path_column: The listing's column of paths.

@@ -174,8 +174,10 @@ def card(
     found = full_card(manifest.dataset, fields, responsible or {})
     with RecordsTable(place, manifest.records_table) as table:
         own = table.fields
+        rows = table.rows(0, manifest.records_table.rows, ["format"])
+        formats = {form for (form,) in rows if form}
     paths = _beside(out) / CROISSANT, _beside(out) / README
-    texts = croissant(found, manifest, own), readme(found, manifest)
+    texts = croissant(found, manifest, own), readme(found, manifest, formats)
     for path, text in zip(paths, texts, strict=True):
         write_beside(path, text.encode(), "mend that and run the same command again")
     return paths

@@ -38,7 +38,7 @@ FORMATS: Final = {
 _DELIMITERS: Final = {"csv": ",", "tsv": "\t"}
 _LONGEST_LINE: Final = 1 << 21  # of a header; the database takes lines of 2 MB
 _SHOWN: Final = 20  # columns in a message
-_READ_LINES: Final = (  # no byte of a line but its end means anything
+READ_LINES: Final = (  # no byte of a line but its end means anything
     "(select rtrim(coalesce(line, ''), chr(13)) as line from read_csv({file}, auto_detect=false, "
     "hive_partitioning=false, header=false, strict_mode=false, delim='\x01', quote='', escape='', "
     "columns={{'line': 'VARCHAR'}}))"
@@ -59,16 +59,21 @@ class ListFile:
 
     Attributes:
         path: where it is.
+        paths: the files that it is in: that, or several.
         name: what messages call it.
         columns: their names, in order; of plain lines ``path`` and ``label``.
+        described: what was understood of it, for the terminal; empty if that is plain.
         bare: whether plain lines are paths alone: the label is then the first folder of each.
 
     Raises:
         SourceError: it cannot be read, or has no header.
     """
 
+    described = ""
+
     def __init__(self, path: Path, form: str, *, ragged: bool = False) -> None:
         self.path = path
+        self.paths: tuple[Path, ...] = (path,)
         self.name = printable(path.name)
         self.form = form
         self._file = quoted(path)
@@ -76,7 +81,7 @@ class ListFile:
         self._with_path: set[str] = set()
         self.bare = False
         try:
-            self.columns = self._column_names()
+            self.columns = self._there = self._column_names()
         except UnicodeDecodeError as error:
             raise _not_utf8(self.name) from error
         except OSError as error:
@@ -135,7 +140,7 @@ class ListFile:
             if self.bare:
                 places = ["line", "regexp_extract(trim(line), '^([^/]*)/', 1)"]
         else:  # their own names may be any text, and the same twice
-            places = [f"c{place}" for place in range(len(self.columns))]
+            places = [f"c{place}" for place in range(len(self._there))]
         blank = "false"
         if self.form == "parquet":
             source = f"{self._parquet} as given({', '.join(places)})"
@@ -148,12 +153,12 @@ class ListFile:
                 f"columns={{{columns}}}{self._more})"
             )
         else:
-            blank, source = "trim(line, ' ' || chr(9)) = ''", _READ_LINES.format(file=self._file)
+            blank, source = "trim(line, ' ' || chr(9)) = ''", READ_LINES.format(file=self._file)
             if self.form == "jsonl":
                 source = f"(select line, try_cast(line as json) as object from {source})"
         named, values = [f"{blank} as blank"], dict[str, object]()
         for number, (name, column) in enumerate(wanted.items()):
-            cell = places[self.columns.index(column)] if column in self.columns else "null::varchar"
+            cell = places[self._there.index(column)] if column in self._there else "null::varchar"
             if column and self.form == "jsonl":
                 extract = "json_extract" if name in as_json else "json_extract_string"
                 cell = f"{extract}(object, $field{number})"

@@ -6,6 +6,7 @@ For everything that reads finished data sets.
 from __future__ import annotations
 
 import io
+import re
 from contextlib import suppress
 from typing import Literal
 
@@ -18,10 +19,13 @@ from dataprep.images.pixels import Levels, Pixels
 from dataprep.recipe import MAX_PIXELS
 
 _TEXTS = frozenset({b"tEXt", b"zTXt", b"iTXt"})
+_TURNED_BY_XMP = "an orientation in XMP alone"  # by which hardly any reader turns
 _SEGMENTS = (
-    ("XMP", jpeg.APP1, b"http://ns.adobe.com/x"),
-    ("IPTC", 0xED, b"8BIM\4\4"),  # one of Photoshop's resources
-    ("JPEG comment", jpeg.COM, b""),
+    ("XMP", jpeg.APP1, re.compile(rb"http://ns\.adobe\.com/x")),
+    ("IPTC", 0xED, re.compile(rb"8BIM\x04\x04")),  # one of Photoshop's resources
+    ("JPEG comment", jpeg.COM, re.compile(b"")),
+    ("pictures behind the first", 0xE2, re.compile(rb"\A.{4}MPF\0", re.DOTALL)),  # CIPA DC-007
+    (_TURNED_BY_XMP, jpeg.APP1, re.compile(rb"""tiff:Orientation(=["']|>)[2-8]["'<]""")),
 )
 _TELLING = frozenset(code for _, code, _ in _SEGMENTS)  # EXIF is in APP1, as XMP is
 
@@ -62,7 +66,11 @@ def metadata_of(data: bytes) -> tuple[str, ...]:
                 found = exif.traits_of(_exif_of(data))
             for marker, start, end in told:
                 body = data[start:end]
-                found += [name for name, code, key in _SEGMENTS if code == marker and key in body]
+                found += [
+                    name for name, code, key in _SEGMENTS if code == marker and key.search(body)
+                ]
+            if _TURNED_BY_XMP in found and exif.has_orientation(_exif_of(data)):
+                found.remove(_TURNED_BY_XMP)
     return tuple(dict.fromkeys(found))
 
 

@@ -33,6 +33,11 @@ def orientation_of(block: bytes) -> int:
     return value if at and short and 1 <= value <= 8 else 1
 
 
+def has_orientation(block: bytes) -> bool:
+    """Whether a TIFF block says any, also 1."""
+    return _orientation_entry(block)[1] > 0
+
+
 def turned_upright(block: bytes) -> bytes:
     """The same TIFF block with orientation 1, if it has one: Pillow would apply another."""
     order, at = _orientation_entry(block)

@@ -11,12 +11,13 @@ from __future__ import annotations
 import datetime
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Final
 
 from dataprep.errors import UsageError
+from dataprep.formats.webdataset.sample import hub_features
 from dataprep.plugins import dataset_class
 from dataprep.system.messages import printable
 from dataprep.tables.records import NAME as RECORDS_NAME
@@ -219,21 +220,26 @@ def _field(name: str, kind: str, meaning: str) -> dict[str, Any]:
     }
 
 
-def readme(card: Card, manifest: Manifest) -> str:
+def readme(card: Card, manifest: Manifest, formats: Collection[str]) -> str:
     """A page with the front matter that the Hugging Face hub reads.
+
+    Args:
+        formats: of the images that are stored.
 
     Its fields are JSON, which YAML contains, so that no text needs quoting rules of its own.
     """
     records = manifest.totals.records
     several = "label" if manifest.examples.multilabel else "class"
     tasks = ["image-classification", *["image-to-text"] * (CAPTIONS in manifest.examples.fields)]
-    front = {
+    front: dict[str, Any] = {
         "pretty_name": card.name,
         **_license(card),
         "task_categories": tasks,
         "task_ids": [f"multi-{several}-image-classification"],
         "size_categories": [_SIZES[min(max(len(str(records)) - 3, 0), len(_SIZES) - 1)]],
     }
+    if manifest.sink.name == "webdataset":  # of Parquet, the files tell
+        front["dataset_info"] = {"features": hub_features(manifest.examples, formats)}
     fields = "\n".join(f"{name}: {json.dumps(value)}" for name, value in front.items())
     published = f"Published: {card.date}, version" if card.date else "Version"
     facts = [f"- Home page: {card.url}"] if card.url else []

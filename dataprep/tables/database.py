@@ -31,7 +31,12 @@ Database: TypeAlias = "duckdb.DuckDBPyConnection"
 
 @contextmanager
 def open_database(
-    directory: Path | None, files: Sequence[Path] = (), *, rows: int = 0, ordered: bool = False
+    directory: Path | None,
+    files: Sequence[Path] = (),
+    *,
+    rows: int = 0,
+    ordered: bool = False,
+    threads: int | None = None,
 ) -> Iterator[Database]:
     """An empty database in memory, which writes what does not fit there into files.
 
@@ -43,6 +48,7 @@ def open_database(
             swept by `dataprep.jobs.running.clearing`. None: for queries that keep nothing.
         rows: about how many the largest table has, where that is known.
         ordered: whether a scan gives the rows in the order of the file.
+        threads: how many may work for it; None: as many as there are cores for.
 
     Raises:
         SinkError: the directory has no room for the files, or cannot be written.
@@ -56,7 +62,7 @@ def open_database(
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
         "memory_limit": f"{limit >> 10}KiB",
-        "threads": max(min(usable_cores(), limit // _THREAD), 1),
+        "threads": max(min(threads or usable_cores(), limit // _THREAD), 1),
         "temp_directory": "" if spill is None else str(spill),
         "preserve_insertion_order": ordered,
         "enable_external_file_cache": False,  # a list may change between two runs in one process

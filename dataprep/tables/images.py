@@ -26,12 +26,13 @@ from dataprep.tables.label_sets import number_label_sets, rename_labels
 from dataprep.tables.masks import count_masks, join_masks, said_of_masks
 from dataprep.tables.records import RecordsTable
 from dataprep.tables.rules import check_listed_once
-from dataprep_schemas.fields import MASK, Fields, named
+from dataprep_schemas.fields import BOX_LABELS, MASK, Fields, named
 from dataprep_schemas.manifest import Input, Unmatched
 from dataprep_schemas.state import Assigned, ExcludedNames
 from dataprep_schemas.tables import ORDER
 
 _FEW: Final = 100_000  # rows, up to which they are read once; opening files takes the time then
+_SORTED: Final = 10_000_000  # rows; of more, workers sort those that must be sorted whole
 _SHOWN: Final = 5  # of what cannot be listed in full
 _LONGEST: Final = 1 << 12  # characters of a name there
 
@@ -146,7 +147,7 @@ select split, list(distinct name order by name) from
 group by split order by split
 """
 
-_FOLDERS: Final = "select distinct regexp_extract(key, '^(.*)/', 1, 's') from chosen"
+_FOLDERS: Final = "select distinct parse_dirpath(key, 'forward_slash') from chosen"
 
 # Of splits in which anything has a class, and of classes that anything has.
 _LACKING: Final = """
@@ -218,9 +219,10 @@ class Images(AbstractContextManager["Images"]):
         ``let_in`` those fresh ones that ``--exclude`` left out before.
         """
         rows = sum(self.statuses.values())
+        largest = min(rows, _SORTED) if self.are_alone else rows
         kept = None if self.cut is None else self.cut.kept
         files = [*self.paths, *filter(None, [self.known, self.sealed, kept])]
-        database = self._stack.enter_context(open_database(self.scratch, files, rows=rows))
+        database = self._stack.enter_context(open_database(self.scratch, files, rows=largest))
         for path in self.paths:
             check_index(path, self.fields)
         if self.known is not None:
@@ -252,7 +254,8 @@ class Images(AbstractContextManager["Images"]):
 
     def _identify(self, database: Database) -> str:
         """Make the view ``identified``: the parts, with the identifiers of their classes."""
-        rename_labels(database, "parts", "identified", self.identifiers, ordered=False)
+        boxes = named(self.fields, BOX_LABELS.kind)
+        rename_labels(database, "parts", "identified", self.identifiers, ordered=False, more=boxes)
         return "identified"
 
     def _join_lists(self, database: Database, parts: str, name: str) -> None:
@@ -278,6 +281,15 @@ class Images(AbstractContextManager["Images"]):
         database.execute(query + _JOINED.format(columns=f"{of_list}, {of_place}"))
         values = {**self._wanted, "cut": self.cut is not None}
         database.execute(_UNMATCHED + _UNMATCHED_JOINED, values)
+
+    @property
+    def are_alone(self) -> bool:
+        """Whether the parts of the index alone say of every image all that there is to say."""
+        joined = (self._has_lists, self._has_masks, self.identifiers, self.known, self.cut)
+        others = (self.exclude, self.folds, named(self.fields, "box_labels"))
+        # A reader of Parquet calls the number of a row so.
+        taken = "file_row_number" in (field.name.lower() for field in self.fields)
+        return not (taken or any(joined) or any(others))
 
     @property
     def _has_masks(self) -> bool:

@@ -39,19 +39,31 @@ where split in $splits group by split, labels order by split, labels
 
 _RENAMED: Final = """
 create view {name} as
-select {table}.* replace (known.identifiers as labels) from {table} left join {name}_labels as known
+select {table}.* replace (known.identifiers as labels{more})
+from {table} left join {name}_labels as known
 on {table}.labels = known.labels
 """
+# Of another column of lists; a lambda takes no table.
+_EACH: Final = """, list_transform(
+    {column}, lambda label: coalesce(getvariable('{name}_names')[label], label)
+) as {column}"""
 
 
 def rename_labels(
-    database: Database, table: str, name: str, renamed: Mapping[str, str], *, ordered: bool = True
+    database: Database,
+    table: str,
+    name: str,
+    renamed: Mapping[str, str],
+    *,
+    ordered: bool = True,
+    more: Sequence[str] = (),
 ) -> None:
     """Make the view of this name: a table whose ``labels`` have other names.
 
     Args:
         renamed: by what they are called; those that get no name are taken away.
         ordered: whether those of an image are to be sorted, each once; else they stay as they are.
+        more: other columns of such names, as they stand.
     """
     found = rows(database, f"select distinct labels from {table} where labels is not null")
     named = [[renamed.get(label, label) for label in labels] for (labels,) in found]
@@ -63,7 +75,12 @@ def rename_labels(
         "identifiers": pa.array(named, kind),
     }
     make_table(database, f"{name}_labels", pa.table(columns))
-    database.execute(_RENAMED.format(name=name, table=table))
+    names = pa.table({"label": [*renamed], "name": [*renamed.values()]})
+    make_table(database, f"{name}_names", names)
+    query = f"(select map(list(label), list(name)) from {name}_names)"
+    database.execute(f"set variable {name}_names = {query}")
+    each = "".join(_EACH.format(column=column, name=name) for column in more)
+    database.execute(_RENAMED.format(name=name, table=table, more=each))
 
 
 def number_label_sets(
@@ -73,7 +90,7 @@ def number_label_sets(
 
     ``classes`` are ``name`` and ``number``; ``label_sets``, what each set of labels is in numbers:
     ``split``, ``labels`` as in ``fresh``, ``numbers`` (0-based, ascending), ``category``: of those
-    next to each other when images are assigned to shards.
+    next to each other when images are assigned to shards, and ``images``: how many have it.
 
     Raises:
         SourceError: an image has a class that is not known, or not as many as it must have.
@@ -96,6 +113,7 @@ def number_label_sets(
         "labels": pa.array([row[1] for row in found], pa.list_(pa.string())),
         "numbers": pa.array(numbers, pa.list_(pa.int32())),
         "category": pa.array(categories, pa.int32()),
+        "images": pa.array([row[2] for row in found], pa.int64()),
     }
     names = {"name": pa.array(classes, pa.string()), "number": range(len(classes))}
     for name, content in (("label_sets", columns), ("classes", names)):

@@ -17,15 +17,17 @@ Nothing depends on the order in which images were found, on the number of worker
 there is no random generator, only a hash of the image's key: MD5, which the database gives as a
 number; that it is no proof against forgery does not matter here.
 
-On disk it is a table in blocks of 65,536 rows, ``order/train-00000.parquet`` and so on, and a state
-file with the hash of each block. So a worker reads, and checks, one or two megabytes to know what
-is in its shard, whatever the size of the data set.
+On disk it is a table in blocks of at most 65,536 rows, ``order/train-00000.parquet`` and so on, and
+a state file with the end and the hash of each block. So a worker reads, and checks, one or two
+megabytes to know what is in its shard, whatever the size of the data set. Of very many images it is
+made in parts, by workers: `dataprep.tables.order_parts`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import io
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache
@@ -125,21 +127,33 @@ def write_order(
         ordered: of `shuffled`, or `dataprep.tables.selection.as_recorded`.
         token: identifies what the order is made from; see `order_is_current`.
     """
-    _state_path(directory, split).unlink(missing_ok=True)
+    state_path(directory, split).unlink(missing_ok=True)
+    stored = write_blocks(directory, ordered, split, range(shards), token)
+    if stored.ends[-1] != images:
+        raise PipelineError(
+            f"{split}: {stored.ends[-1]:,} images are in order, expected {images:,}"
+        )
+    write_state(state_path(directory, split), stored)
+
+
+def write_blocks(
+    directory: Path, ordered: Iterable[pa.Table], split: str, shards: range, token: str
+) -> StoredOrder:
+    """Write the order of these shards in blocks; returns what there is to be said of them."""
     hashes: list[str] = []
-    sizes = np.zeros(shards, np.int64)
+    sizes = np.zeros(len(shards), np.int64)
+    ends: list[int] = []
     with ThreadPoolExecutor(1) as pool:  # writes a block while the database gives the next
         written: Future[str] | None = None
         for number, block in enumerate(blocks(ordered, _BLOCK)):
-            sizes += np.bincount(block["shard"].to_numpy(), minlength=shards)
+            shard = block["shard"].to_numpy() - shards.start
+            sizes += np.bincount(shard, minlength=len(shards))
+            ends.append(len(block) + (ends[-1] if ends else 0))
             if written is not None:
                 hashes.append(written.result())
-            written = pool.submit(_write_block, _block_path(directory, split, number), block)
+            written = pool.submit(_write_block, block_path(directory, split, number), block)
         hashes += [] if written is None else [written.result()]
-    ends = tuple(map(int, sizes.cumsum()))
-    if ends[-1] != images:
-        raise PipelineError(f"{split}: {ends[-1]:,} images are in order, expected {images:,}")
-    write_state(_state_path(directory, split), StoredOrder(token, ends, tuple(hashes)))
+    return StoredOrder(token, tuple(map(int, sizes.cumsum())), tuple(hashes), tuple(ends))
 
 
 def _write_block(path: Path, block: pa.Table) -> str:
@@ -153,10 +167,10 @@ def _write_block(path: Path, block: pa.Table) -> str:
 
 def order_is_current(directory: Path, split: str, token: str) -> bool:
     """Whether the order on disk is whole and was made with this token."""
-    state = read_state(_state_path(directory, split), StoredOrder)
+    state = read_state(state_path(directory, split), StoredOrder)
     if state is None or state.token != token:
         return False
-    paths = [_block_path(directory, split, number) for number in range(len(state.blocks))]
+    paths = [block_path(directory, split, number) for number in range(len(state.blocks))]
     with ThreadPoolExecutor(usable_cores()) as pool:
         return all(pool.map(is_intact, paths, state.blocks))
 
@@ -173,17 +187,18 @@ def shard_tables(directory: Path, split: str, number: int) -> Iterator[pa.Table]
     Raises:
         SinkError: the order is damaged; a file system gave something else than was written.
     """
-    path = _state_path(directory, split)
+    path = state_path(directory, split)
     state = read_state(path, StoredOrder)
-    if state is None or len(state.blocks) != -(-state.ends[-1] // _BLOCK):
+    if state is None or state.block_ends[-1:] != state.ends[-1:]:
         raise _damaged(path)
     start, stop = (state.ends[number - 1] if number else 0), state.ends[number]
     while start < stop:
-        block, first = divmod(start, _BLOCK)
-        last = min(stop - block * _BLOCK, _BLOCK)
-        table = _read_block(_block_path(directory, split, block), state.blocks[block])
-        yield table.slice(first, last - first)
-        start += last - first
+        block = bisect_right(state.block_ends, start)
+        begin = state.block_ends[block - 1] if block else 0
+        last = min(stop, state.block_ends[block])
+        table = _read_block(block_path(directory, split, block), state.blocks[block])
+        yield table.slice(start - begin, last - start)
+        start = last
 
 
 def sampled(found: Images, most: int, seed: int) -> list[Row]:
@@ -205,11 +220,13 @@ def order_columns(found: Images) -> str:
     return ", ".join(special.get(name) or column_list([name]) for name in names)
 
 
-def _state_path(directory: Path, split: str) -> Path:
+def state_path(directory: Path, split: str) -> Path:
+    """What says of the order of a split whether, and of what, it is."""
     return directory / f"{split}.json"
 
 
-def _block_path(directory: Path, split: str, number: int) -> Path:
+def block_path(directory: Path, split: str, number: int) -> Path:
+    """A block of rows."""
     return directory / f"{split}-{number:05d}.parquet"
 
 

@@ -1,5 +1,6 @@
 """How a job runs on Beam: what changed is scanned, and shards are written, in rounds.
 
+Between the two, very many images are put in order in parts, which are elements like the others.
 A shard that fails does not stop the others, on any engine: what fails for a passing reason, a file
 system that hiccups or a bad node, succeeds in a later round, perhaps elsewhere. What the launcher
 sees of it comes from commit records, never from Beam's metrics: the same on every engine.
@@ -15,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dataprep.datasets import ScanUnit
 from dataprep.errors import DataprepError, PipelineError, SinkError, SourceError
@@ -41,12 +43,16 @@ from dataprep.jobs.running.job import Job
 from dataprep.system.job_limits import usable_cores
 from dataprep.system.messages import counted
 from dataprep_pipelines.failures import FailureLog
+from dataprep_pipelines.order import SortPart
 from dataprep_pipelines.runners import Engine, Parallelism, Round, RunningEngine
 from dataprep_pipelines.runners.named import check, started
 from dataprep_pipelines.scan import ScanIntoIndex, scan_at_once
 from dataprep_pipelines.tasks import TaskSpec, WorkerRequirements, task_file
 from dataprep_pipelines.write import WriteShard
 from dataprep_schemas.state import CommitRecord
+
+if TYPE_CHECKING:
+    from dataprep.tables.order_parts import Sort
 
 _SCANS = 3  # of parts that another run, of the same index, forgets just when they were scanned
 _PAUSES = (0.5, 3.0)  # seconds before failed shards are tried again, so many times
@@ -141,6 +147,20 @@ class RunningWorkers:
         finally:
             self.reporter.finished()
         self.failures.reraise()
+
+    def sort(self, sort: Sort) -> None:
+        """Do a step of putting images in order; see `dataprep.jobs.running.engine.Workers.sort`."""
+        chosen, failures = self.chosen, self.failures
+        if sort.step == "scatter":
+            self.reporter.line(f"order: {sort.split}: in {counted(sort.ranges, 'part')}")
+        with task_file(sort, self.lease, self.requirements, f"order-{sort.step}") as spec:
+            processes = min(chosen.workers, sort.parts) if chosen.is_local else 1
+            alone = chosen.is_local and not chosen.beam_options
+            parallelism = Parallelism(processes, without_beam=alone)
+            work = SortPart(spec, failures)
+            watch = partial(check_held, self.lease)
+            self.engine.run(Round(range(sort.parts), work, parallelism, paced(watch), failures))
+        failures.reraise()
 
     def get_ready(self, job: Job) -> None:
         """Start what will write the job, while its images are put in order."""

@@ -172,12 +172,13 @@ class ScanSummary(State, frozen=True, tag="dataprep-summary-3"):
         return bool(self.unmatched.first or self.ignored[0] or left_out)
 
 
-class StoredOrder(State, frozen=True, tag="dataprep-order-3"):
-    """The order of a split's images: what it was made from, and the hash of each block of it."""
+class StoredOrder(State, frozen=True, tag="dataprep-order-4"):
+    """The order of a split's images: what it was made from, and what each block of it is."""
 
     token: Sha256
     ends: tuple[Count, ...]  # of each shard, the number behind its last image
     blocks: tuple[Sha256, ...]
+    block_ends: tuple[Count, ...]  # of each block, the number behind its last image
 
 
 class MergeJournal(State, frozen=True, tag="dataprep-merge-2"):

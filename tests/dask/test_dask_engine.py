@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from dataprep.tables import order_parts
 from tests.conftest import FORMATS, Cli, Made, Shelf, hashes
 from tests.dask.conftest import SHARD, SHARDS, SINK, Cluster, Held
 from tests.faults.conftest import commits
@@ -22,6 +23,18 @@ def test_the_bytes_are_those_of_one_machine(
     assert f"Dask: 2 workers, 2 threads, at {cluster.address}" in result.out
     for worker in cluster.workers:
         assert "apitools" not in cluster.log(worker).read_text()
+
+
+def test_many_images_are_put_in_order_by_workers(
+    cli: Cli, photos: Made, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(order_parts, "LARGE", 2)
+    monkeypatch.setattr(order_parts, "_PART", 4)
+    result = cli(*photos.command(tmp_path, *cluster.options()))
+    assert result.code == 0, result
+    assert "order: train: in " in result.out
+    check_same(photos, tmp_path)
+    assert remains(tmp_path) == []
 
 
 @pytest.mark.parametrize("name", ["recordio", "hdf5", "lmdb", "webdataset"])

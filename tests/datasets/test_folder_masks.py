@@ -444,9 +444,7 @@ def test_rows_of_one_image_have_runs_of_one_mask(labels: str, tmp_path: Path) ->
         options = {"label_column": "ClassId", "label_separator": "|"}
     options |= {"path_column": "ImageId", "mask_column": "EncodedPixels", "mask_runs": "columns"}
     if labels in wrong:
-        with pytest.raises(
-            DataprepError, match=r"list\.csv has runs of labels that are no"
-        ):
+        with pytest.raises(DataprepError, match=r"list\.csv has runs of labels that are no"):
             dataprep.folder(raw, tmp_path / "out", listing="list.csv", **options)
         return
     found = made(raw, tmp_path / "out", listing="list.csv", **options)

@@ -293,7 +293,7 @@ def test_boxes_of_examples_and_of_records_are_told_of(tmp_path: Path) -> None:
     assert "left out: image/object/bbox/xmax, image/object/bbox/xmin (" in said
     raw = tmp_path / "rec"
     raw.mkdir()
-    (raw / "a.rec").write_bytes(record(0, (2, 5, 1, 0.1, 0.2, 0.5, 0.6), picture()))
+    (raw / "a.rec").write_bytes(record(0, (1, 5, 1, 0.1, 0.2, 0.5, 0.6), picture()))
     with pytest.raises(SourceError, match=r"a label 0\.1.*--unlabelled; boxes come from") as error:
         scanned(raw)
     assert "--label_field" not in str(error.value)

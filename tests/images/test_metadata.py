@@ -43,6 +43,25 @@ def text(**options: Any) -> PngImagePlugin.PngInfo:
     return info
 
 
+ALONE = "an orientation in XMP alone"
+
+
+def turned(orientation: int = 6) -> bytes:
+    """XMP as Adobe's tools write it."""
+    return (
+        b'<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF><rdf:Description '
+        b'xmlns:tiff="http://ns.adobe.com/tiff/1.0/" tiff:Orientation="%d"/></rdf:RDF></x:xmpmeta>'
+    ) % orientation
+
+
+def two_pictures() -> bytes:
+    """As cameras of two lenses, and phones with a depth map, write them."""
+    stream = io.BytesIO()
+    one, other = (Image.new("RGB", (20, 10), color) for color in ("red", "blue"))
+    one.save(stream, "MPO", save_all=True, append_images=[other])
+    return stream.getvalue()
+
+
 FILES = {
     "plain": (picture("JPEG"), ()),
     "tEXt": (picture("PNG", pnginfo=text()), ("PNG text",)),
@@ -50,6 +69,13 @@ FILES = {
     "iTXt": (picture("PNG", pnginfo=text(international=True)), ("PNG text",)),
     "JPEG comment": (picture("JPEG", comment=NAME), ("JPEG comment",)),
     "XMP": (picture("JPEG", xmp=NAME.encode()), ("XMP",)),
+    "XMP orientation": (picture("JPEG", xmp=turned()), ("XMP", ALONE)),
+    "in an element": (
+        picture("JPEG", xmp=b"<tiff:Orientation>8</tiff:Orientation>"),
+        ("XMP", ALONE),
+    ),
+    "in EXIF, too": (picture("JPEG", xmp=turned(), exif=exif(t0112=1)), ("XMP",)),
+    "two pictures": (two_pictures(), ("pictures behind the first",)),
     "GPS": (picture("JPEG", exif=exif(g1="N", g2=(1.0, 2.0, 3.0))), ("EXIF GPS",)),
     "GPS in PNG": (picture("PNG", exif=exif(t010f="maker", g4=(1.0, 2.0, 3.0))), ("EXIF GPS",)),
     "artist": (picture("JPEG", exif=exif(t013b=NAME)), ("EXIF owner",)),

@@ -98,6 +98,30 @@ def test_several_labels_boxes_and_attributes(
     assert cli("diff", radiographs.out, back).code == 0
 
 
+def test_a_card_tells_the_types_of_webdataset(
+    datasets: Any, cli: Cli, radiographs: Made, tmp_path: Path
+) -> None:
+    """Which `load_dataset` else takes from five samples, where some have no boxes and no age."""
+    out = tmp_path / "out"
+    assert cli("convert", radiographs.out, "--to", out, "--sink", "webdataset").code == 0
+    dataprep.card(out, **CARD)
+    said = read_labels(radiographs.raw.path)
+    boxes = 0
+    for split, rows in datasets.load_dataset(str(out)).items():
+        picture = "png" if "png" in rows.features else "jpg"
+        assert isinstance(rows.features[picture], datasets.Image)
+        for row, example in zip(rows, dataprep.open(out, split), strict=True):
+            found = row["json"]
+            assert row[picture].size == (example.width, example.height)
+            assert (found["key"], tuple(found["labels"])) == (example.key, example.labels)
+            own = {name: it for name, it in found["attributes"].items() if it is not None}
+            assert own == said[example.key].attributes
+            assert [tuple(box) for box in found["boxes"]] == list(example.fields.get("boxes", ()))
+            assert tuple(found["box_labels"] or ()) == example.fields.get("box_labels", ())
+            boxes += len(found["boxes"])
+    assert boxes > 0
+
+
 def test_pandas_and_duckdb_read_the_files(made: Callable[..., Built]) -> None:
     pandas = pytest.importorskip("pandas", reason="needs pandas")
     built = made("parquet")

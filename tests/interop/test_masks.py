@@ -14,6 +14,7 @@ from PIL import Image
 
 import dataprep
 from dataprep.sealed.set import SealedSet
+from tests.interop.test_huggingface import CARD
 
 pytestmark = pytest.mark.thorough
 
@@ -86,6 +87,16 @@ def test_hugging_face_reads_an_image_of_parquet(made: Callable[[str], Path]) -> 
     rows = datasets.load_dataset(str(made("parquet")), split="train", streaming=True)
     assert isinstance(rows.features["mask"], datasets.Image)
     check((row["key"][-5], row["mask"]) for row in rows)
+
+
+def test_hugging_face_reads_parts_of_webdataset_with_a_card(made: Callable[[str], Path]) -> None:
+    """Without one it refuses a set in whose first five samples not all have a mask."""
+    datasets: Any = pytest.importorskip("datasets", reason="needs Hugging Face's datasets")
+    out = made("webdataset")
+    dataprep.card(out, **CARD)
+    rows = datasets.load_dataset(str(out), split="train", streaming=True)
+    assert isinstance(rows.features["mask.png"], datasets.Image)
+    check((row["__key__"][-1], row["mask.png"]) for row in rows)
 
 
 @pytest.mark.filterwarnings(

@@ -1,6 +1,7 @@
 """`dataprep card` writes what other people's programs read."""
 
 import json
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +168,34 @@ def test_the_front_matter_is_yaml_of_what_the_hub_knows(planted: Planted) -> Non
         "size_categories": ["n<1K"],
     }
     assert "## dataBiases\n\nmany\n" in text
+
+
+def test_the_card_of_webdataset_tells_the_types_of_its_parts(
+    radiographs: Made, cli: Cli, tmp_path: Path
+) -> None:
+    """Of every part and field that is in some sample, as ``load_dataset`` reads them."""
+    out = tmp_path / "out"
+    assert cli("convert", radiographs.out, "--to", out, "--sink", "webdataset").code == 0
+    _, page = dataprep.card(out, **FIELDS)
+    front = yaml.safe_load(page.read_text().split("---\n")[1])
+    told = {it.pop("name"): it for it in front["dataset_info"]["features"]}
+    said = {it.pop("name"): it for it in told.pop("json")["struct"]}
+    attributes = {it["name"] for it in said.pop("attributes")["struct"]}
+    parts, keys, names = set[str](), set[str](), set[str]()
+    for path in out.glob("*/*.tar"):
+        with tarfile.open(path) as archive:
+            for member in archive:
+                parts.add(member.name.partition(".")[2])
+                if member.name.endswith(".json"):
+                    stream = archive.extractfile(member)
+                    assert stream is not None
+                    sample = json.load(stream)
+                    names |= sample.pop("attributes").keys()
+                    keys |= sample.keys()
+    assert {*told} == {*parts, "__key__", "__url__"} - {"json"}
+    assert ({*said}, attributes) == (keys, names)
+    assert said["boxes"] == {"list": {"list": "float64"}}
+    assert said["labels"] == said["box_labels"] == {"list": "int64"}
 
 
 def test_what_a_data_set_knows_of_itself_need_not_be_given(tiny: Made, tmp_path: Path) -> None:

@@ -22,7 +22,9 @@ from dataprep_schemas.state import Failure, StoredOrder
 from tests.forging import rehashed
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
-ORDER = hashed(StoredOrder(token="0" * 64, ends=(200, 400, 600), blocks=("1" * 64,)))
+ORDER = hashed(
+    StoredOrder(token="0" * 64, ends=(200, 400, 600), blocks=("1" * 64,), block_ends=(600,))
+)
 
 
 @given(st.builds(Failure, kind=TEXT, message=TEXT, traceback=TEXT))

@@ -1,4 +1,4 @@
-"""Annotations: the source of images that files of COCO or YOLO, or folders of VOC, list."""
+"""Annotations of COCO, VOC, LabelMe or YOLO: the source of images that these list."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Final, cast
 
 from dataprep.datasets.base import ScanUnit
+from dataprep.datasets.folder import labelme, voc
 from dataprep.datasets.folder.annotations import FIELDS, Annotations, Id, within
 from dataprep.datasets.folder.coco import read_coco
 from dataprep.datasets.folder.layout import FolderFound, ListingUnit, Source, images_of
 from dataprep.datasets.folder.lookup import look_up, placed, with_columns
-from dataprep.datasets.folder.voc import read_voc
 from dataprep.datasets.folder.yolo import SUFFIXES, read_yolo
 from dataprep.datasets.lists import about_forms, one_form
 from dataprep.datasets.splits import in_usual_order, split_of_folder
@@ -28,7 +28,7 @@ _FOLDER: Final = re.compile("([A-Za-z]+)[-_]?[0-9]*")  # train2017
 
 
 class Annotated(Source):
-    """Images that annotations of COCO, VOC or YOLO list."""
+    """Images that annotations of COCO, VOC, LabelMe or YOLO list."""
 
     def find(self, raw: Path, lists: Sequence[ListingUnit]) -> FolderFound:
         """A unit for each split that names tell, and the archives with the images."""
@@ -72,7 +72,7 @@ class Annotated(Source):
         names = {id_: name for id_, name in found.names if id_ in here}
         # No path of this machine gets into the data set.
         place = " and ".join(printable(Path(path).name) for path in unit.paths)
-        place += "/*.xml" * read.place.endswith("/*.xml")
+        place += next((it for it in ("/*.xml", "/*.json") if read.place.endswith(it)), "")
         # In the order of their ids, with those that no image shows; VOC's by their names.
         order = {id_: f"{id_ + _MIDDLE:020d}" if isinstance(id_, int) else "" for id_ in names}
         classes = [f"{order[id_]}\t{name}" for id_, name in names.items()]
@@ -86,7 +86,7 @@ class Annotated(Source):
     def _read(self, raw: Path, unit: ListingUnit, seen: dict[str, tuple[str, str]]) -> Annotations:
         paths, cut = [*map(Path, unit.paths)], self.options.cut
         if (raw / paths[0]).is_dir():
-            found = read_voc(raw, paths[0], splits=cut is None)
+            found = _read_folder(raw, paths[0], splits=cut is None)
         elif paths[0].suffix.lower() in SUFFIXES:
             found = read_yolo(raw, paths[0])
         else:
@@ -98,6 +98,17 @@ class Annotated(Source):
             else:
                 image.split = image.split or unit.split or self.options.split_name
         return found
+
+
+def _read_folder(raw: Path, path: Path, *, splits: bool) -> Annotations:
+    kinds = {it.suffix for it in (*voc.files_of(raw / path), *labelme.files_of(raw / path))}
+    if kinds >= {".xml", ".json"}:
+        raise SourceError(
+            f"{printable(str(path))} has .xml, as Pascal VOC, and .json, as LabelMe; expected one "
+            "of them; move the others out of the folder"
+        )
+    of_json = ".json" in kinds
+    return labelme.read_labelme(raw, path) if of_json else voc.read_voc(raw, path, splits=splits)
 
 
 def identify(found: Sequence[Annotations]) -> tuple[dict[Id, str], list[str]]:

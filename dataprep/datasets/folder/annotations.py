@@ -1,8 +1,8 @@
 """Boxes and captions of detection sets, as rows of the index: the same of whatever tells them.
 
 Here boxes are fractions of the picture that they were drawn on. Those that lead out of it are cut
-off at its edges, and counted; what then has no area is left out, and counted. `coco`, `voc` and
-`yolo` read the files; ids, names and places are checked here.
+off at its edges, and counted; what then has no area is left out, and counted. `coco`, `voc`,
+`labelme` and `yolo` read the files; ids, names and places are checked here.
 """
 
 from __future__ import annotations

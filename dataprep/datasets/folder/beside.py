@@ -52,9 +52,9 @@ _NOT_IMAGES: Final = frozenset(
     {"not an image name", "neither a folder, an archive nor an image"}
 )  # as listings say it; what is hidden belongs to the system
 _READS: Final = (
-    "dataprep reads tables, COCO's JSON, YOLO's data.yaml and Pascal VOC's folder of XML "
-    "(--listing); give --listing none if class folders tell the labels, with --inside where they "
-    "start, or --unlabelled"
+    "dataprep reads tables, COCO's JSON, YOLO's data.yaml, Pascal VOC's folder of XML, LabelMe's "
+    "of JSON and some published layouts (--listing, docs/folder.md); give --listing none if class "
+    "folders tell the labels, with --inside where they start, or --unlabelled"
 )
 _ONE_CLASS: Final = (
     "; --listing FILE if a table has the labels, --unlabelled if there are none, or --classes FILE "

@@ -124,8 +124,8 @@ def unread_columns(file: ListFile, used: Collection[str]) -> list[str]:
     boxes = some_of([name for name in others if _BOXES.fullmatch(name)])
     splits = some_of([name for name in others if _SPLITS.fullmatch(name)])
     said = {
-        boxes: "left out: it may have boxes or masks; boxes are read of COCO's form, or of columns "
-        "such as xmin, ymin, xmax and ymax beside a label",
+        boxes: "left out: it may have boxes or masks; boxes are read of COCO's form, of columns "
+        "such as xmin, ymin, xmax and ymax beside a label, or of --label_column objects",
         splits: "left out: it may have splits; --split_column names the column that has them",
     }
     return [f"{file.name}: {names} {why}" for names, why in said.items() if names]

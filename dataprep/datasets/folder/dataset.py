@@ -111,7 +111,7 @@ class Folder(Dataset):
         if not lists:
             wanted.refuse_options_of_listings()
         found = self._source(listed=bool(lists)).find(raw, lists)
-        several = wanted.label_separator or wanted.no_label or wanted.label_columns
+        several = wanted.label_separator or wanted.no_label
         multilabel = bool(found.multilabel or several or wanted.unlabelled)
         fields = [*found.fields, *headers]
         if multilabel and BOXES in fields and BOX_LABELS not in fields:
@@ -119,9 +119,7 @@ class Folder(Dataset):
         cut = None
         if wanted.cut is not None and wanted.stratify:
             cut = replace(wanted.cut.stratified, kept=wanted.splits_from)
-        classes = None if known is None else known.classes
-        if wanted.label_columns:
-            classes = tuple((name, name) for name in wanted.label_columns)
+        classes = found.classes if known is None else known.classes
         if wanted.has_masks:
             fields.append(mask_field(wanted, [name for _, name in found.names]))
         units, there = (*found.units, *mask_units(raw, wanted)), found.splits
@@ -145,7 +143,7 @@ class Folder(Dataset):
             names_files=not wanted.hash_keys,
             mask_values=wanted.mask_values,
             whole=True,
-            known=known,
+            known=known or found.known,
         )
 
     def scan(self, raw: Path, found: Found, unit: ScanUnit) -> Scanned:
@@ -167,12 +165,14 @@ class Folder(Dataset):
                 see = folder_fingerprint if container.prefix else stat_fingerprint
                 seen.append(see(raw, container.path))
         for path in unit.paths if isinstance(unit, ListingUnit) else ():
-            from dataprep.datasets.folder import voc, yolo
+            from dataprep.datasets.folder import labelme, voc, yolo
 
             place = raw / path
             try:
                 # The same content elsewhere is the same list.
-                files = voc.files_of(place) if place.is_dir() else [place]
+                files = [place]
+                if place.is_dir():
+                    files = [*voc.files_of(place), *labelme.files_of(place)]
                 if place.suffix.lower() in yolo.SUFFIXES:
                     files = yolo.files_of(raw, Path(path))
                 for each in files:

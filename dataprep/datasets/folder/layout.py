@@ -68,6 +68,7 @@ class ListingUnit(ScanUnit):
     packed: bool = False  # whether other units hold the images, which are in archives
     split: str = ""  # the split of its images, if their folder or its name tells it
     column: str = ""  # of the paths, where that is known
+    layout: str = ""  # the published layout that its files are of, if they are
     # How those of a listing are given, if a row is a box: also of files that say their own size.
     boxes: BoxForm = ""
     several: bool = False  # whether images may have several labels by them
@@ -143,11 +144,44 @@ def lists_of(raw: Path, options: FolderOptions) -> list[ListingUnit]:
                 f"no listing {printable(str(path))} here or in {printable(str(raw))}; "
                 "check --listing"
             )
+    if options.listing_ruled_out:
+        return []
+    # Where nobody names a layout, all images are taken without labels, not those of its lists.
+    any_image = options.annotations or (options.unlabelled and not options.listings)
+    if not any_image and (published := _published(raw, options)):
+        return published
     if len(options.listings) > 1:
         return _listings_of_splits(options.listings)
     if named:
         return [ListingUnit("listing", named[0].name, tuple(map(str, named)))]
-    return [] if options.listing_ruled_out else _metadata_beside(raw, options)
+    return _metadata_beside(raw, options)
+
+
+def _published(raw: Path, options: FolderOptions) -> list[ListingUnit]:
+    """The published layout that the listings are of, or whose files are in the raw directory."""
+    from dataprep.datasets.folder import published
+
+    named = [raw / path for path in options.listings]
+    found = published.layouts_at(raw, named)
+    if not found:
+        return []
+    others = [] if named else _metadata_beside(raw, options)
+    if len(found) + len(others) > 1:
+        told = [f"{paths[0].name} ({layout.name})" for layout, paths in found]
+        raise SourceError(
+            f"{printable(str(raw))} has {some_of([*told, *(it.container for it in others)])}; "
+            "expected one of them; name its file with --listing"
+        )
+    ((layout, paths),) = found
+    folders = [] if options.inside else published.folders_of_images(raw, layout, paths)
+    if len(folders) > 1:
+        raise SourceError(
+            f"{layout.name}: its images may be in {' or '.join(map(printable, folders))}; name the "
+            "folder with --inside"
+        )
+    places = [str(it.relative_to(raw) if it.is_relative_to(raw) else it) for it in paths]
+    top = "".join(folders)
+    return [ListingUnit("listing", paths[0].name, tuple(places), top, layout=layout.name)]
 
 
 def _listings_of_splits(paths: Sequence[Path]) -> list[ListingUnit]:

@@ -10,8 +10,11 @@ from typing import cast
 from dataprep.datasets.base import ScanUnit
 from dataprep.datasets.folder.headers import Headers
 from dataprep.datasets.folder.layout import FolderFound, Images, ListingUnit, Source, images_of
+from dataprep.datasets.folder.layouts import LAYOUTS
 from dataprep.datasets.folder.listing import Listing
-from dataprep.datasets.lists import ClassList
+from dataprep.datasets.folder.objects import Objects
+from dataprep.datasets.folder.published import Published
+from dataprep.datasets.lists import FORMATS, ClassList, ListFile
 from dataprep.datasets.splits import in_usual_order
 from dataprep.errors import SourceError, UsageError
 from dataprep.rows import Scanned
@@ -34,12 +37,16 @@ class Listed(Source):
         units: list[ListingUnit] = []
         others: list[ScanUnit] = []
         described = []
+        known, classes = None, tuple((it, it) for it in listings[0].options.label_columns)
         for unit, listing in zip(lists, listings, strict=True):
             images = images_of(raw, options, unit.top)
             self._check_archives(unit, images)
             form, several = listing.box_form()
             columns = ", ".join(map(printable, listing.boxes.values()))
             said = [f"boxes from {columns}, in {form}"] * bool(form)
+            said = [*filter(None, [listing.file.described]), *said]
+            if isinstance(listing.file, Published) and listing.columns.get("label") == "label":
+                known = listing.file.class_list()
             if images.units and form == "pixels of files":
                 form, several = "", False
                 said = [
@@ -61,7 +68,9 @@ class Listed(Source):
             description=tuple(described),
             units=(*units, *others),
             splits=None if "split" in listings[0].columns else splits,
-            multilabel=any(unit.several for unit in units),
+            classes=known.classes if known else classes or None,
+            multilabel=bool(classes or any(unit.several for unit in units)),
+            known=known,
             fields=(*boxes, *captions, *own),
         )
 
@@ -78,7 +87,20 @@ class Listed(Source):
             options = replace(options, path_column=unit.column)
         if unit.split:
             options = replace(options, split_name=unit.split)
-        return Listing(raw / unit.paths[0], options, known)
+        path = raw / unit.paths[0]
+        if not unit.layout:
+            listed = ListFile(path, FORMATS[path.suffix.lower()])
+            if Objects.are_in(listed, options):
+                listed, options = Objects(path, listed.form), replace(options, label_column="label")
+            return Listing(listed, options, known)
+        file = Published(LAYOUTS[unit.layout], [raw / each for each in unit.paths])
+        classes = options.label_columns
+        if not (classes or options.unlabelled or options.label_column != "label"):
+            classes = file.classes
+        if classes:  # of which -1 is no, there
+            uncertain = options.uncertain or "negative"
+            options = replace(options, label_columns=classes, uncertain=uncertain)
+        return Listing(file, options, known)
 
     def _check_archives(self, unit: ListingUnit, images: Images) -> None:
         if images.units and unit.split:

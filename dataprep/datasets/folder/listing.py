@@ -46,7 +46,7 @@ from dataprep.datasets.folder.joining import (
 from dataprep.datasets.folder.layout import BoxForm, ListingUnit
 from dataprep.datasets.folder.lookup import Stems, look_up, placed, with_columns
 from dataprep.datasets.folder.options import FolderOptions
-from dataprep.datasets.lists import FORMATS, ClassList, ListFile
+from dataprep.datasets.lists import ClassList, ListFile
 from dataprep.datasets.splits import split_name
 from dataprep.errors import SourceError
 from dataprep.rows import Row
@@ -118,10 +118,11 @@ class Listing:
     """A list of images.
 
     Args:
+        file: what it is read through.
+        options: those that hold for it.
         known: the only classes there may be; None if any may.
 
     Attributes:
-        file: what it is read through.
         columns: names of its columns by what they say: path, label, split, size, group, caption;
             and of those that are classes.
         boxes: those of boxes, likewise.
@@ -133,9 +134,9 @@ class Listing:
         UsageError: it and headers both tell what images are grouped by.
     """
 
-    def __init__(self, path: Path, options: FolderOptions, known: ClassList | None) -> None:
-        self.file = ListFile(path, FORMATS[path.suffix.lower()])
-        self._options = options
+    def __init__(self, file: ListFile, options: FolderOptions, known: ClassList | None) -> None:
+        self.file = file
+        self.options = options
         self.counts: Counter[str] = Counter()
         self.columns = find_columns(self.file, options)
         self.boxes = box_columns(self.file.columns) if "label" in self.columns else {}
@@ -159,7 +160,7 @@ class Listing:
         Raises:
             SourceError: it cannot be read, or a column has the name of one of dataprep's own.
         """
-        keeps = self._options.label_columns and self._options.uncertain in (None, "keep")
+        keeps = self.options.label_columns and self.options.uncertain in (None, "keep")
         if not (self._own or keeps):
             return ()
         said = [
@@ -168,7 +169,7 @@ class Listing:
             for cell in map(_marked, self._own)
             for kind in _KINDS
         ]
-        cells = [identifier(f"{CLASS}{name}") for name in self._options.label_columns if keeps]
+        cells = [identifier(f"{CLASS}{name}") for name in self.options.label_columns if keeps]
         unsure = [f"trim({cell}) in {MARKS[-1]}" for cell in cells]
         said += [f"coalesce(bool_or({' or '.join(unsure) or 'false'}), false)"]
         # Where -1 is no, as in CelebA, hardly a cell says no otherwise.
@@ -179,9 +180,9 @@ class Listing:
             query, values = self._cells()
             query = f"select {', '.join(said)} from ({query}) where not blank"
             *fits, has_uncertain, one_sided = database.execute(query, values).fetchone() or ()
-        if any(one_sided) and not self._options.uncertain:
+        if any(one_sided) and not self.options.uncertain:
             raise SourceError(
-                f"{self.file.name}: {some_of([*compress(self._options.label_columns, one_sided)])} "
+                f"{self.file.name}: {some_of([*compress(self.options.label_columns, one_sided)])} "
                 "has -1, and hardly any 0 or empty cell; expected -1 where nobody is sure; give "
                 "--uncertain negative if it means no, as in CelebA, or --uncertain keep"
             )
@@ -214,7 +215,7 @@ class Listing:
         with (
             TemporaryDirectory() if sorts else nullcontext() as scratch,
             open_database(
-                Path(scratch) if scratch else None, [self.file.path], ordered=True
+                Path(scratch) if scratch else None, self.file.paths, ordered=True
             ) as database,
             self.file.explaining(),
         ):
@@ -239,7 +240,7 @@ class Listing:
             SourceError: a row is wrong, or a file cannot be looked at.
         """
         place, stems, counts = self.file.name, Stems(raw, unit.top), self.counts
-        complete = partial(_completed, headers, self._options)
+        complete = partial(_completed, headers, self.options)
         if unit.boxes:
             several = dict.fromkeys([*self._several, "labels", BOXES.name, BOX_LABELS.name])
             self._several = [*several]
@@ -247,9 +248,9 @@ class Listing:
         for listed, more in joined(rows, self._several) if self._several else zip(rows, repeat(0)):
             if more:
                 counts[_JOINED] += more
-            if self._options.mask_runs is not None:
+            if self.options.mask_runs is not None:
                 listed = with_columns(listed.drop(MASK.name), mask=self._drawn(listed))
-            if self._options.uncertain == "exclude":
+            if self.options.uncertain == "exclude":
                 names = listed.select(["key", "split"]).filter(listed["uncertain"])
                 listed = listed.filter(pc.invert(listed["uncertain"]))
                 if len(names):
@@ -286,15 +287,15 @@ class Listing:
             if field.name in self._own
         )
         own += ", caption" * ("caption" in self.columns)
-        own += f", {self._mask_sql()} as mask" if self._options.mask_column else ""
-        for name in self._options.label_columns:
+        own += f", {self._mask_sql()} as mask" if self.options.mask_column else ""
+        for name in self.options.label_columns:
             own += f", {identifier(f'{CLASS}{name}')}"
         own += f", {box_sql(self.boxes)}" if unit.boxes else ""
         first = 0
         empty = True
         with self._reading(sorts=bool(self._several)) as database:
             query, values = self._query(own, top)
-            most = _ROWS if self._options.mask_runs is None else _DRAWN_ROWS
+            most = _ROWS if self.options.mask_runs is None else _DRAWN_ROWS
             for batch in database.sql(query, params=values).to_arrow_reader(most):
                 cells = pa.table(batch)
                 if not self._several:
@@ -303,8 +304,8 @@ class Listing:
                 first += len(batch)
                 cells = cells.filter(pc.invert(cells["blank"]))
                 empty = empty and not len(cells)
-                if self._options.label_columns:
-                    cells = labelled(self.file, cells, self._options)
+                if self.options.label_columns:
+                    cells = labelled(self.file, cells, self.options)
                 yield self._listed(cells, unit, fields)
         if empty:
             raise SourceError(f"{self.file.name} lists no images; expected one image a line")
@@ -313,15 +314,15 @@ class Listing:
         """A query for the cells of its columns, and its parameters."""
         wanted = {meaning: self.columns.get(meaning, "") for meaning in _MEANINGS}
         wanted |= {f"{KEPT}{attribute}": name for attribute, name in self._own.items()}
-        wanted |= {f"{CLASS}{name}": name for name in self._options.label_columns}
+        wanted |= {f"{CLASS}{name}": name for name in self.options.label_columns}
         wanted |= {f"{BOX}{side}": name for side, name in self.boxes.items()}
-        wanted |= {f"{_RUNS}{name}": name for name in self._options.mask_column}
+        wanted |= {f"{_RUNS}{name}": name for name in self.options.mask_column}
         return self.file.cells(wanted, as_json=("label", "caption"))
 
     def _mask_sql(self) -> str:
         """What the columns of masks say: a path, or JSON of runs of pixels."""
-        cells = [identifier(f"{_RUNS}{name}") for name in self._options.mask_column]
-        if self._options.mask_runs is None:
+        cells = [identifier(f"{_RUNS}{name}") for name in self.options.mask_column]
+        if self.options.mask_runs is None:
             return _KEY.replace("path", f"trim(replace({cells[0]}, chr(92), '/'))")
         numbers: Sequence[object] = range(1, len(cells) + 1)
         if self._by_label:
@@ -351,7 +352,7 @@ class Listing:
                     "--label_separator out"
                 )
             texts = pc.replace_substring(texts, "[0,", "[1,")
-        head = f'{{"order":"{self._options.mask_runs}","runs":['
+        head = f'{{"order":"{self.options.mask_runs}","runs":['
         return pc.binary_join_element_wise(head, texts, "]}", "")
 
     def _query(self, more: str, top: Path) -> tuple[str, dict[str, object]]:
@@ -359,7 +360,7 @@ class Listing:
 
         And the parameters.
         """
-        options = self._options
+        options = self.options
         cells, values = self._cells()
         for name, place in (("top", top), ("resolved", top.resolve())):
             values[name] = f"{place}/".encode(errors="ignore").decode()
@@ -401,9 +402,9 @@ class Listing:
         if "split" in self.columns:
             split = self._by_cell(cells, "split", split_name, pa.string())
         texts = pa.list_(pa.string())
-        if self._options.label_columns:
+        if self.options.label_columns:
             labels = cells["labels"]
-        elif self._options.unlabelled:
+        elif self.options.unlabelled:
             labels = pa.array([[]] * len(cells), texts)
         else:
             labels = self._by_cell(cells, "label", self._labels.of, texts)
@@ -413,9 +414,9 @@ class Listing:
         found |= {it.name: cells[f"{KEPT}{it.name}"] for it in fields if it.name in kept}
         if "caption" in self.columns:
             found[CAPTIONS.name] = self._by_cell(cells, "caption", self._captions_of, texts)
-        if self._options.mask_column:
+        if self.options.mask_column:
             found[MASK.name] = cells["mask"]
-        if self._options.label_columns:
+        if self.options.label_columns:
             found["uncertain"] = cells["uncertain"]
         if unit.boxes:
             box = cells["box"].combine_chunks()

@@ -105,9 +105,10 @@ class FolderOptions:
         "A file that lists the images: path,label[,split] as CSV, TSV, JSON lines or Parquet, or "
         "lines `path label` (.txt); one a split, with commas, if their names tell it; or "
         "annotations, several with commas: COCO's .json, YOLO's data.yaml, or the "
-        "folder of Pascal VOC's .xml. A path, or a name in the raw directory. Without it, or with "
-        "none, folders tell the classes; or a metadata.csv, .jsonl or .parquet beside the images, "
-        "as Hugging Face has it.",
+        "folder of Pascal VOC's .xml or LabelMe's .json; or the first file of a published layout "
+        "(docs/folder.md). A path, or a name in the raw directory. Without it, or with none, "
+        "folders tell the classes; or a metadata.csv, .jsonl or .parquet beside the images, as "
+        "Hugging Face has it.",
         None,
         name="listing",
         metavar="FILE",
@@ -295,7 +296,7 @@ class FolderOptions:
             alone = (*_NEED_LISTING, "classes", *of_headers, "unlabelled")
             if found := [name for name in alone if name in given]:
                 raise UsageError(f"--{found[0]} cannot be used with annotations; leave it out")
-        elif odd := [it for it in self.listings if it.suffix.lower() not in FORMATS]:
+        elif odd := [it for it in self.listings if it.suffix.lower() not in (*FORMATS, ".mat")]:
             raise UsageError(
                 f"--listing {printable(odd[0].name)}: expected a name that ends in "
                 f"{', '.join(FORMATS)}; rename it"
@@ -383,7 +384,7 @@ class FolderOptions:
 
     @cached_property
     def annotations(self) -> tuple[Path, ...]:
-        """COCO's files, VOC's folders or YOLO's file, as `listings`; empty: there are none."""
+        """COCO's files, folders of VOC or LabelMe, or YOLO's file, as `listings`; or none."""
         names = [name.strip() for name in (self.listed or NO_LISTING).split(",")]
         folders = not any(name in ("", NO_LISTING) or Path(name).suffix for name in names)
         suffixes = {Path(name).suffix.lower() for name in names}

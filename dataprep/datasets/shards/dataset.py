@@ -26,6 +26,7 @@ from dataprep.datasets.base import (
 )
 from dataprep.datasets.lists import ClassList, load_class_list
 from dataprep.datasets.raw_directory import in_batches
+from dataprep.datasets.shards.boxes import CUT_OFF, EMPTY, boxes_of
 from dataprep.datasets.shards.fields import (
     NUMBER,
     PEEKED,
@@ -51,7 +52,7 @@ from dataprep.formats.tfrecord import tfrecord_samples
 from dataprep.formats.webdataset.listing import webdataset_samples
 from dataprep.rows import Packing, Row, Scanned, Unmatched
 from dataprep.system.messages import counted, printable, sized, some_of
-from dataprep_schemas.fields import CAPTIONS
+from dataprep_schemas.fields import BOX_LABELS, BOXES, CAPTIONS, Box
 
 # Part of every fingerprint: raise it whenever the same raw data would scan differently.
 _SCAN_RULES: Final = 3
@@ -136,7 +137,7 @@ class Shards(Dataset):
             units=tuple(units),
             splits=there,
             classes=() if self.options.unlabelled else None,
-            multilabel=fields.several or self.options.unlabelled,
+            multilabel=bool(fields.several or fields.boxes or self.options.unlabelled),
             fields=fields.declared,
             copied=copied,
             whole=True,
@@ -215,14 +216,18 @@ class _Samples:
                 self._refuse(key, path, "samples of a key that another one has")
             else:
                 try:
-                    texts = self._labels(sample)
+                    shown, size = self._boxes(sample)
+                    texts = [*dict.fromkeys(text for text, _ in shown)] or self._labels(sample)
                     said = dict(self._said(sample))
                 except SourceError as error:
                     raise SourceError(f"{printable(path)}, {printable(key)}: {error}") from error
                 self._count(sample)
                 self._keys.add(key)
                 labels = tuple(sorted(map(self._number, texts)))
-                self._rows.append(images[0].row(key, labels, fields=said))
+                if boxes := [(self._number(text), box) for text, box in shown if box]:
+                    numbers, sides = zip(*boxes, strict=True)
+                    said |= {BOXES.name: sides, BOX_LABELS.name: numbers}
+                self._rows.append(images[0].row(key, labels, fields=said, drawn_on=size))
 
     def scanned(self, restarts: bytes = b"") -> Scanned:
         """All of them."""
@@ -230,7 +235,7 @@ class _Samples:
             {self._unit.split: self._rows},
             unmatched=self._bad,
             classes=[*self._numbers],
-            counts=dict(self._counts),
+            counts=dict(+self._counts),
             restarts=restarts,
         )
 
@@ -311,6 +316,23 @@ class _Samples:
                 "--label_field"
             )
         return texts
+
+    def _boxes(self, sample: Sample) -> tuple[list[tuple[str, Box | None]], tuple[int, ...]]:
+        """What boxes show and where they are, None without an area; and their picture's size."""
+        form, found = self._unit.fields.boxes, list[tuple[str, Box | None]]()
+        if form is None:
+            return found, ()
+        boxes, size = boxes_of(form, sample.fields)
+        for label, words, sides in boxes:
+            text = label_text(label, words, words)
+            left, top, right, bottom = box = tuple(min(max(it, 0.0), 1.0) for it in sides)
+            empty = not (left < right and top < bottom)
+            self._counts[EMPTY] += empty
+            self._counts[CUT_OFF] += not empty and any(
+                abs(it - before) > 1e-6 for it, before in zip(box, sides, strict=True)
+            )
+            found.append((text, None if empty else (left, top, right, bottom)))
+        return found, size
 
     def _said(self, sample: Sample) -> Iterator[tuple[str, Any]]:
         """What the fields that are kept say."""
@@ -437,7 +459,9 @@ def _parquet_rows(
     found, names = _Samples(unit), unit.fields.names
     for path in unit.files:
         columns = columns_of(raw, path)
-        found.know(columns.classes.get(unit.fields.label, ()))
+        boxes = unit.fields.boxes
+        of_boxes = f"{boxes.label}.{boxes.part}" if boxes else unit.fields.label
+        found.know(columns.classes.get(of_boxes, ()))
         image = columns.image(unit.fields.image)
         spans = [*places(raw, path, columns.images[image])]
         found.add(path, parquet_samples(raw, path, image, names, spans, packing))

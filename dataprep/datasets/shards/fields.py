@@ -15,12 +15,22 @@ from typing import Final
 
 from dataprep.datasets.base import Classes, refuse_reserved
 from dataprep.datasets.lists import ClassList, classes_by_name, one_form
+from dataprep.datasets.shards.boxes import BoxFields, boxes_in
 from dataprep.datasets.shards.layout import ShardsOptions
 from dataprep.errors import SourceError
 from dataprep.formats.recordio import LISTED
 from dataprep.formats.samples import Sample, Value, is_nested
 from dataprep.system.messages import printable, some_of
-from dataprep_schemas.fields import CAPTIONS, KINDS, PLAIN, Field, Fields, declared_or
+from dataprep_schemas.fields import (
+    BOX_LABELS,
+    BOXES,
+    CAPTIONS,
+    KINDS,
+    PLAIN,
+    Field,
+    Fields,
+    declared_or,
+)
 
 NUMBER: Final = "number"  # the value of ``--key_field`` that asks for the sample's number
 PEEKED: Final = 8  # samples that are looked at to find the fields
@@ -49,26 +59,30 @@ class Taken:
     key: str  # empty: what the container calls the sample; `NUMBER`: its number in its file
     caption: str  # empty: nothing
     fields: tuple[tuple[str, Field], ...]  # by the names of the samples', those of the data set
+    boxes: BoxFields | None = None  # where boxes and their classes are; then these are the labels
     left_out: tuple[str, ...] = ()  # what looks like boxes or is nested, and is not taken
 
     @property
     def names(self) -> tuple[str, ...]:
         """All fields but the image."""
         named = (self.label, self.identifier, self.name, self.key, self.caption)
-        others = [name for name, _ in self.fields]
+        others = [*(self.boxes.names if self.boxes else ()), *(name for name, _ in self.fields)]
         return tuple(dict.fromkeys(name for name in (*named, *others) if name not in ("", NUMBER)))
 
     @property
     def declared(self) -> Fields:
         """Those of the data set."""
+        boxes = (BOXES, BOX_LABELS) if self.boxes else ()
         kept = tuple(field for _, field in self.fields)
-        return (CAPTIONS, *kept) if self.caption else kept
+        return (*boxes, *(CAPTIONS,) * bool(self.caption), *kept)
 
     def describe(self) -> str:
         """The fields, for the terminal."""
         said = {"label": self.label, "key": self.key, "image": self.image}
         said["captions"] = self.caption
         taken = [f"{what} from {printable(name)}" for what, name in said.items() if name]
+        if self.boxes:
+            taken.append(f"boxes {self.boxes.form} from {', '.join(self.boxes.names)}")
         if self.fields:
             taken.append(f"attributes {some_of([name for name, _ in self.fields])}")
         left = [f"left out: {some_of(self.left_out)} ({_BOXES_FROM})"] if self.left_out else []
@@ -98,7 +112,12 @@ def choose_fields(
     fields = names | {name: value for name, value in pairs if value not in (None, [])}
     image = _image_field(options, peeked, place)
     label = _named_field(options, "label_field", fields, place)
-    if not label and not options.unlabelled:
+    boxes = None if options.unlabelled else boxes_in([it.fields for it in samples], label)
+    if boxes and not label and _labels_in({*fields} - {*boxes.names}, classes):
+        boxes = None  # of an image that has a class: its name must be given
+    if boxes:
+        label = ""
+    elif not label and not options.unlabelled:
         label = _guess_label(fields, classes, place)
     identifier = name = ""
     if label not in classes and any(_is_number(one.fields.get(label)) for one in peeked):
@@ -108,7 +127,7 @@ def choose_fields(
     values = [sample.fields.get(label) for sample in samples]
     kept = _kept(options.attribute_fields, peeked, fields, label, place)
     caption = _named_field(options, "caption_field", fields, place)
-    taken = {label, caption, *(name for name, _ in kept)}
+    taken = {label, caption, *(name for name, _ in kept), *(boxes.names if boxes else ())}
     return Taken(
         image=image,
         label=label,
@@ -119,6 +138,7 @@ def choose_fields(
         key=_key_field(options, peeked, fields, image, place),
         caption=caption,
         fields=kept,
+        boxes=boxes,
         left_out=tuple(
             name
             for name, value in fields.items()
@@ -173,14 +193,18 @@ def _looks_like_boxes(name: str, value: Value) -> bool:
     return is_nested(value) or bool(named)
 
 
-def _guess_label(
-    fields: Mapping[str, Value], classes: Mapping[str, Sequence[str]], place: str
-) -> str:
-    found = [
+def _labels_in(fields: Collection[str], classes: Mapping[str, Sequence[str]]) -> list[str]:
+    return [
         name
         for name in fields
         if name in classes or name == _LABEL_OF_EXAMPLES or name.rpartition(".")[2] in _LABELS
     ]
+
+
+def _guess_label(
+    fields: Mapping[str, Value], classes: Mapping[str, Sequence[str]], place: str
+) -> str:
+    found = _labels_in(fields, classes)
     if len(found) != 1:
         there = some_of(fields) or "its fields"
         could = f"{some_of(found)} could be" if found else f"none of {there} looks like"

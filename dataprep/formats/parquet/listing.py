@@ -11,7 +11,7 @@ import json
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice, repeat
+from itertools import chain, islice, repeat, starmap
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -358,11 +358,16 @@ def _is_plain(kind: pa.DataType) -> bool:
 def _classes(metadata: dict[bytes, bytes]) -> dict[str, tuple[str, ...]]:
     """The names of classes that Hugging Face's ``datasets`` keeps in the schema."""
     features = json.loads(metadata.get(b"huggingface", b"{}")).get("info", {}).get("features", {})
-    found = {}
-    for name, feature in features.items():
-        if isinstance(feature, list):  # older ones say a list by one
-            feature = feature[0]
-        feature = feature.get("feature", feature)
-        if feature.get("_type") == "ClassLabel":
-            found[name] = tuple(map(str, feature["names"]))
-    return found
+    return dict(chain.from_iterable(starmap(_classes_below, features.items())))
+
+
+def _classes_below(name: str, feature: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The same of one feature, or of all that it nests: ``objects.category``."""
+    if isinstance(feature, list):  # older ones say a list by one
+        feature = feature[0]
+    feature = feature.get("feature", feature)
+    if feature.get("_type") == "ClassLabel":
+        yield name, tuple(map(str, feature["names"]))
+    elif not isinstance(feature.get("_type"), str):
+        for inner, each in feature.items():
+            yield from _classes_below(f"{name}.{inner}", each)

@@ -28,7 +28,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from itertools import count
 from typing import Any
 
@@ -37,6 +37,7 @@ import msgspec
 from dataprep.errors import SinkError
 from dataprep.formats.example import DatasetInfo, Example, as_stored, to_bytes, to_text
 from dataprep_schemas.fields import BOXES, CAPTIONS, DECLARED, MASK, named
+from dataprep_schemas.manifest import Examples
 
 NAME_LIMIT = 100  # bytes of a name in a ustar header
 PREFIX_LIMIT = 155  # and of the directories before it
@@ -69,6 +70,7 @@ class _Said(msgspec.Struct, frozen=True):
 
 
 _ALWAYS = [field.name for field in msgspec.structs.fields(_Said) if field.required]
+_HUB_TYPES = {str: "string", int: "int64", tuple[int, ...]: "list<int64>"}
 
 
 def encode(example: Example, info: DatasetInfo) -> list[tuple[str, bytes]]:
@@ -90,6 +92,42 @@ def encode(example: Example, info: DatasetInfo) -> list[tuple[str, bytes]]:
         parts.append(("txt", to_bytes("".join(values.get(CAPTIONS.name, ())[:1]))))
     data = json.dumps(said, separators=(",", ":"), sort_keys=True).encode("ascii")
     return [*parts, ("json", data)]
+
+
+def hub_features(info: Examples, formats: Collection[str]) -> list[Mapping[str, Any]]:
+    """The types of a sample's parts, as ``dataset_info`` of a card has them on Hugging Face.
+
+    Without them, ``datasets`` takes the types of all from the first five samples: a list that is
+    empty there stops it at the first that is not, and an attribute that is missing there is
+    dropped from all.
+    """
+    said = {it.name: _HUB_TYPES[it.type] for it in msgspec.structs.fields(_Said) if it.required}
+    said |= {BOXES.name: BOXES.rules.column}
+    said |= {field.name: field.rules.column for field in info.fields if field.name in _TOP}
+    own = {field.name: field.rules.column for field in info.fields if field.name not in _APART}
+    features = [_hub_feature(name, said[name]) for name in sorted(said)]
+    if own:
+        attributes = [_hub_feature(name, column) for name, column in own.items()]
+        features.append({"name": "attributes", "struct": attributes})
+    images = [_EXTENSIONS[form] for form in sorted(formats)]
+    images += [MASK_PART] if MASK in info.fields else []
+    texts = ["__key__", "__url__", *(["txt"] if CAPTIONS in info.fields else [])]
+    return [
+        *(_hub_feature(name, "string") for name in texts),
+        *(_hub_feature(name, "image") for name in images),
+        *([] if info.multilabel else [_hub_feature("cls", "int64")]),
+        {"name": "json", "struct": features},
+    ]
+
+
+def _hub_feature(name: str, column: str) -> Mapping[str, Any]:
+    lists, single = column.count("list<"), column.replace("list<", "").rstrip(">")
+    kind: Any = {"double": "float64", "float": "float64"}.get(single, single)
+    if not lists:
+        return {"name": name, "dtype": kind}
+    for _ in range(lists - 1):
+        kind = {"list": kind}
+    return {"name": name, "list": kind}
 
 
 def decode(stem: str, parts: Mapping[str, bytes], info: DatasetInfo) -> Example:

@@ -78,7 +78,10 @@ def make(raw: RawData, request: Request, grown: SealedSet | None) -> SealedSet |
             from dataprep.tables.order import order_columns  # while others get ready
 
             _choose(job, request, images)
-            job.shuffle(token, images.database, order_columns(images), request.seed)
+            columns, seed = order_columns(images), request.seed
+            alone = images.are_alone and request.limit is None
+            index, sort = parts.tables() if alone else (), raw.workers.sort
+            job.shuffle(token, images.database, columns, seed, index=index, sort=sort)
         for text in source.describe_depth(job):
             raw.report(text)
     bring_back_copies(raw, job, parts)

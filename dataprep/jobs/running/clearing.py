@@ -192,8 +192,9 @@ def remove_partial_files(workspace: Workspace, splits: Sequence[str]) -> None:
     for path in (path for directory in directories for path in directory.glob(f".*{PARTIAL}")):
         if not is_partial(path.name):
             continue
-        if path.is_dir() and not path.is_symlink():  # some library insisted on a directory
-            shutil.rmtree(path)
+        if path.is_dir() and not path.is_symlink():
+            # A worker that has not heard that its run is over may still put something there.
+            shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
 

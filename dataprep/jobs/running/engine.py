@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from dataprep.jobs.output.index_parts import IndexParts, Scan
 from dataprep.jobs.output.lock import Lease, locked
@@ -20,6 +20,9 @@ from dataprep.jobs.running.journal import finish_merge
 from dataprep.system.durable_files import storage_error
 from dataprep.system.messages import some_of
 from dataprep_schemas.state import CommitRecord
+
+if TYPE_CHECKING:
+    from dataprep.tables.order_parts import Sort
 
 
 class Reporter(Protocol):
@@ -64,6 +67,13 @@ class Workers(Protocol):
 
     def get_ready(self, job: Job) -> None:
         """Start what will write the job, while its images are put in order."""
+
+    def sort(self, sort: Sort) -> None:
+        """Do all parts of a step of `dataprep.tables.order_parts`.
+
+        Raises:
+            DataprepError: one of them failed.
+        """
 
     def write(self, job: Job) -> list[CommitRecord]:
         """Make and commit every shard of the job that is not there yet.

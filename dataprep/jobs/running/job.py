@@ -30,9 +30,12 @@ from dataprep_schemas.manifest import Input, Shuffle, SinkConfig, SplitName
 from dataprep_schemas.state import CommitRecord
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pyarrow as pa
 
     from dataprep.tables.database import Database
+    from dataprep.tables.order_parts import Sort
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -229,19 +232,55 @@ class Job:
             if not order_is_current(order, split.name, token):
                 write_order(order, ordered(split), split.name, split.images, split.shards, token)
 
-    def shuffle(self, token: str, database: Database, columns: str, seed: int) -> None:
+    def shuffle(
+        self,
+        token: str,
+        database: Database,
+        columns: str,
+        seed: int,
+        *,
+        index: Sequence[Path] = (),
+        sort: Callable[[Sort], None] | None = None,
+    ) -> None:
         """Put the images in order as each split is shuffled.
 
         Args:
             database: the images, as `dataprep.tables.order.shuffled` takes them.
             columns: what is kept of them, as SQL.
+            index: where all of them are; empty if more than one table says which they are.
+            sort: has workers do a step of putting very many in order.
         """
         from dataprep.tables.order import shuffled
 
+        if index and sort is not None:
+            self._sort_in_parts(token, database, columns, seed, index, sort)
         self.put_in_order(
             token,
             lambda it: shuffled(database, it.name, it.images, it.shards, it.shuffle, seed, columns),
         )
+
+    def _sort_in_parts(
+        self,
+        token: str,
+        database: Database,
+        columns: str,
+        seed: int,
+        index: Sequence[Path],
+        sort: Callable[[Sort], None],
+    ) -> None:
+        """Have workers put the splits in order that have very many images."""
+        from dataprep.tables import order_parts as parts
+        from dataprep.tables.order import order_is_current
+
+        large = [it for it in self.splits if it.images >= parts.LARGE]
+        slices = parts.slices_of(index) if large else ()
+        order = self.workspace.order
+        for it in large:
+            ranges = parts.ranges_for(it.images, it.shards, len(slices))
+            if ranges and not order_is_current(order, it.name, token):
+                about = (it.name, it.images, it.shards, it.shuffle, seed, token, columns)
+                first = parts.Sort(self.workspace.private, *about, slices, ranges)
+                parts.write_order_in_parts(database, order, first, sort)
 
 
 def map_in_order(
