@@ -295,7 +295,7 @@ class Images(AbstractContextManager["Images"]):
 
     @property
     def _has_masks(self) -> bool:
-        return bool(self.statuses.get(MASK.name))
+        return any(field.name == MASK.name for field in self.fields)
 
     def mask_counts(self) -> dict[str, int]:
         """How many images have no mask, and masks no image; call it after `choose`."""

@@ -15,19 +15,26 @@ if TYPE_CHECKING:
 _COLUMNS: Final = ", ".join(f'"{it}" := "{it}"' for it in PLACE)
 _PLACE: Final = f"to_json(struct_pack({_COLUMNS}))::varchar"
 _STEM: Final = r"regexp_replace(key, '\.[^./]*$', '')"
-_JOINED: Final = f"""
+_MASKS: Final = f"""
 create temp table masks as
 select alias, split, key, {_PLACE} as place, parse_filename(alias) as name,
     if(split is null, alias, regexp_extract(alias, '/(.*)$', 1)) as rest
-from parts where status = '{MASK.name}';
-create temp table masked as
-with image as (select *, {_STEM} as stem, parse_filename({_STEM}) as name from {{images}})
-select image.* replace (coalesce(one.place, two.place, three.place) as mask),
-    coalesce(one.key, two.key, three.key) as mask_key
+from parts where status = '{MASK.name}'
+"""
+_JOINED: Final = f"""
+create or replace temp table masked as
+with image as (
+    select *, {_STEM} as stem, parse_filename({_STEM}) as name,
+        regexp_extract({_STEM}, '/(.*)$', 1) as tail
+    from {{images}})
+select image.* exclude (stem, name, tail) replace (coalesce(one.place, two.place) as mask),
+    coalesce(one.key, two.key) as mask_key
 from image left join masks as one on {{one}}
 left join masks as two on one.key is null and {{two}}
-left join masks as three on one.key is null and two.key is null and {{three}};
-create view {{name}} as select * exclude (mask_key, stem, name) from masked
+"""
+_FOUND: Final = """
+select count(*), count(mask), count(*) filter (starts_with(mask, '{{"')),
+    coalesce(min(mask), (select min(key) from masks)) from {}
 """
 # What is a split's folder here may be an image's class, or nothing, there.
 _SPLIT: Final = (
@@ -35,18 +42,15 @@ _SPLIT: Final = (
     "or ends_with(image.stem, '/' || {0}.alias))"
 )
 # A list says the path of a mask, perhaps below the folder of all.
-_BY_LIST: Final = {
-    "one": "one.key = image.mask",
-    "two": "two.alias = image.mask",
-    "three": "false",
-}
-# A mask has the path of its image, perhaps with the split's folder; or, where no mask has that, the
-# last component of it.
-_BY_PATH: Final = {
-    "one": "one.alias = image.stem",
-    "two": f"two.rest = image.stem and {_SPLIT.format('two')}",
-    "three": f"three.name = image.name and {_SPLIT.format('three')}",
-}
+_BY_LIST: Final = ("one.key = image.mask", "two.alias = image.mask")
+# A mask has the path of its image, perhaps with the split's folder, or without the archive; or, if
+# no mask of all has that, the last component of it. By one of them all masks are found: else an
+# image without a mask would get one of another folder.
+_BY_PATH: Final = (
+    ("one.alias = image.stem", f"two.rest = image.stem and {_SPLIT.format('two')}"),
+    (f"one.rest = image.tail and {_SPLIT.format('one')}", "false"),
+    (f"one.name = image.name and {_SPLIT.format('one')}", "false"),
+)
 _TWICE: Final = """
 select key, list(mask_key order by mask_key)[:2] from masked where mask_key is not null
 group by split, key having count(*) > 1 order by key limit 1
@@ -75,11 +79,24 @@ def join_masks(database: Database, images: str, name: str) -> None:
         images: the table of the images, in which masks are paths, if a list says these.
 
     Raises:
-        SourceError: an image has two masks, or two images have one.
+        SourceError: an image has two masks, two images have one, or there are masks of none.
     """
-    (listed,) = database.execute(f"select count(mask) from {images}").fetchone() or (0,)
-    ways = _BY_LIST if listed else _BY_PATH
-    database.execute(_JOINED.format(images=images, name=name, **ways))
+    database.execute(_MASKS)
+    there, listed, drawn, first = database.execute(_FOUND.format(images)).fetchone() or ()
+    if drawn or not there:
+        database.execute(f"create view masked as select *, null as mask_key from {images}")
+    for one, two in () if drawn or not there else (_BY_LIST,) if listed else _BY_PATH:
+        database.execute(_JOINED.format(images=images, one=one, two=two))
+        if database.execute("select count(mask_key) from masked").fetchone() != (0,):
+            break
+    else:
+        if there and not drawn:
+            what = f"{printable(first)} is called like none" if first else "there are no masks"
+            what = f"{printable(first)} is not there" if listed else what
+            raise SourceError(
+                f"no image has a mask: {what}; check --mask_dir, --mask_suffix and --mask_column"
+            )
+    database.execute(f"create view {name} as select * exclude (mask_key) from masked")
     for query, what in ((_TWICE, "has the masks"), (_SHARED, "is the mask of")):
         for key, (one, other) in database.execute(query).fetchall():
             raise SourceError(

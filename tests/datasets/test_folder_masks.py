@@ -376,3 +376,82 @@ def test_masks_are_the_same_for_any_workers_and_growth(tmp_path: Path) -> None:
 def test_masks_of_all_frames_are_refused() -> None:
     with pytest.raises(UsageError, match="--frames all with masks, of which there is one a file"):
         Folder(frames="all", mask_dir="masks")
+
+
+def test_an_image_without_a_mask_gets_none_of_another_folder(tmp_path: Path) -> None:
+    files = {f"images/{it}/1.jpg": image("a") for it in ("cat", "cow", "dog")}
+    files |= {"masks/cow/1.png": mask("a"), "masks/rat/1.png": mask("a")}
+    raw, told = written(tmp_path / "raw", files), list[str]()
+    options: dict[str, Any] = {"inside": "images", "mask_dir": "masks"}
+    dataprep.folder(
+        raw, tmp_path / "out", progress=lambda it: told.append(it.message or ""), **options
+    )
+    with dataprep.open(tmp_path / "out", "train") as records:
+        found = {one.key: "mask" in one.fields for one in records}
+    assert found == {"cat/1.jpg": False, "cow/1.jpg": True, "dog/1.jpg": False}
+    assert "images without a mask: 2 in the raw data" in told
+    assert "masks without an image: 1 in the raw data" in told
+
+
+def test_folders_of_masks_archives_tell_equal_names_apart(tmp_path: Path) -> None:
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    for archive, make, suffix in (("images", image, "jpg"), ("masks", mask, "png")):
+        with zipfile.ZipFile(raw / f"{archive}.zip", "w") as packed:
+            for folder, name in (("p1", "a"), ("p2", "b")):
+                packed.writestr(f"{folder}/1.{suffix}", make(name))
+    dataprep.folder(raw, tmp_path / "out", mask_dir="masks", unlabelled=True)
+    with dataprep.open(tmp_path / "out", "train") as records:
+        found = {one.key: one.mask().tolist() for one in records}
+    assert found == {f"images/p{n}/1.jpg": levels_of(it).tolist() for n, it in ((1, "a"), (2, "b"))}
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"mask_dir": "masks"}, "no image has a mask: masks/x_mask.png is called like none; check"),
+        ({"mask_dir": "labels"}, "no image has a mask: there are no masks; check --mask_dir"),
+        (
+            {"listing": "list.csv", "mask_column": "mask"},
+            "no image has a mask: masks/x.png is not there; check",
+        ),
+    ],
+)
+def test_a_set_in_which_no_mask_is_found_is_refused(
+    options: dict[str, Any], error: str, tmp_path: Path
+) -> None:
+    files = {"images/x.jpg": image("a"), "masks/x_mask.png": mask("a")}
+    raw = written(tmp_path / "raw", files)
+    (raw / "list.csv").write_text("path,mask\nimages/x.jpg,masks/x.png\n")
+    options = options if "listing" in options else {"inside": "images", **options}
+    with pytest.raises(DataprepError, match=error):
+        dataprep.folder(raw, tmp_path / "out", unlabelled=True, **options)
+
+
+ROWS = "ImageId,ClassId,EncodedPixels\na.jpg,3,1 2\nb.jpg,4,\na.jpg,1,2 2\na.jpg,3,54 1\n"
+
+
+@pytest.mark.parametrize("labels", ["numbers", "names", "from 0", "none"])
+def test_rows_of_one_image_have_runs_of_one_mask(labels: str, tmp_path: Path) -> None:
+    raw = written(tmp_path / "raw", {f"{it}.jpg": image(it) for it in "ab"})
+    wrong = {
+        "names": ROWS.replace(",3,", ",edge,"),
+        "from 0": "ImageId,ClassId,EncodedPixels\na.jpg,0,1 2\nb.jpg,1,1 2\n",
+    }
+    (raw / "list.csv").write_text(wrong.get(labels, ROWS))
+    options: dict[str, Any] = {"unlabelled": True}
+    if labels != "none":
+        options = {"label_column": "ClassId", "label_separator": "|"}
+    options |= {"path_column": "ImageId", "mask_column": "EncodedPixels", "mask_runs": "columns"}
+    if labels in wrong:
+        with pytest.raises(DataprepError, match=r"list\.csv has runs of labels that are no"):
+            dataprep.folder(raw, tmp_path / "out", listing="list.csv", **options)
+        return
+    found = made(raw, tmp_path / "out", listing="list.csv", **options)
+    wanted = np.zeros((6, 9), np.uint8)
+    wanted.T.flat[[0, 53]] = 3 if labels == "numbers" else 1
+    wanted.T.flat[1] = 255 if labels == "numbers" else 1  # of both classes
+    wanted.T.flat[2] = 1
+    expected = wanted.tolist(), np.zeros((8, 5), int).tolist()
+    assert (found["a"], found["b"]) == expected
+    assert "rows joined with another one of the same image: 2 in the raw data" in found["told"]

@@ -184,8 +184,8 @@ def refuse_no_classes(raw: Path, top: Entries, options: FolderOptions) -> None:
     if masks and pictures:
         raise SourceError(
             f"found {some_of(pictures)} beside {some_of(masks)}, which look like segmentation "
-            "masks; dataprep keeps none yet; for the images alone give --unlabelled --inside "
-            f"{printable(top.at(pictures[0]))}"
+            f"masks; give --inside {printable(top.at(pictures[0]))}, --unlabelled if there are no "
+            f"classes, and --mask_dir {printable(top.at(masks[0]))} to keep the masks"
         )
     if options.unlabelled or options.classes or options.class_from == "path":
         return

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from itertools import compress, islice, repeat
@@ -65,6 +65,7 @@ from dataprep_schemas.fields import (
 from dataprep_schemas.tables import arrow_type
 
 _ROWS: Final = 1 << 17  # rows at once
+_DRAWN_ROWS: Final = 1 << 12  # of runs of pixels, which are up to some 100 KB a row
 _MEANINGS: Final = ("path", "label", "split", "size", "group", "caption")  # of columns
 _RUNS: Final = "mask "  # before the name of a column that has masks, likewise
 _FEW: Final = 10  # times as many -1 as 0 or nothing: then -1 may be what 0 is elsewhere
@@ -145,6 +146,11 @@ class Listing:
         self._labels = Labels(options, known, typed=self.file.has_json, optional=bool(self.boxes))
         self._several = ["labels"] * bool(options.label_separator)  # where rows are joined
         self._several += [CAPTIONS.name] * ("caption" in self.columns)
+        # A row may have the runs of one of an image's classes, or things, as Kaggle's have.
+        one = options.mask_runs is not None and len(options.mask_column) == 1
+        self._several += [MASK.name] * (one and (options.unlabelled or bool(self._several)))
+        self._by_label = MASK.name in self._several and not options.unlabelled
+        self._numbered: set[bool] = set()  # whether labels of runs so far are numbers
 
     def fields(self) -> Fields:
         """What its columns say of each image: of the first kind that all cells are, or text.
@@ -242,6 +248,8 @@ class Listing:
         for listed, more in joined(rows, self._several) if self._several else zip(rows, repeat(0)):
             if more:
                 counts[_JOINED] += more
+            if self.options.mask_runs is not None:
+                listed = with_columns(listed.drop(MASK.name), mask=self._drawn(listed))
             if self.options.uncertain == "exclude":
                 names = listed.select(["key", "split"]).filter(listed["uncertain"])
                 listed = listed.filter(pc.invert(listed["uncertain"]))
@@ -287,7 +295,8 @@ class Listing:
         empty = True
         with self._reading(sorts=bool(self._several)) as database:
             query, values = self._query(own, top)
-            for batch in database.sql(query, params=values).to_arrow_reader(_ROWS):
+            most = _ROWS if self.options.mask_runs is None else _DRAWN_ROWS
+            for batch in database.sql(query, params=values).to_arrow_reader(most):
                 cells = pa.table(batch)
                 if not self._several:
                     rows = np.arange(first, first + len(batch))
@@ -315,11 +324,36 @@ class Listing:
         cells = [identifier(f"{_RUNS}{name}") for name in self.options.mask_column]
         if self.options.mask_runs is None:
             return _KEY.replace("path", f"trim(replace({cells[0]}, chr(92), '/'))")
-        runs = [f"json_array({n}, coalesce({cell}, ''))" for n, cell in enumerate(cells, 1)]
-        return (
-            f"json_object('order', '{self.options.mask_runs}', 'runs', "
-            f"json_array({', '.join(runs)}))::varchar"
-        )
+        numbers: Sequence[object] = range(1, len(cells) + 1)
+        if self._by_label:
+            number = "try_cast(trim(label, ' \"') as utinyint)"
+            empty = f"trim(coalesce({cells[0]}, '')) = ''"
+            # 0: its label is no number
+            numbers = [f"case when {empty} then 1 when {number} < 255 then {number} else 0 end"]
+        pairs = zip(numbers, cells, strict=True)
+        runs = [f"json_array({n}, coalesce({cell}, ''))::varchar" for n, cell in pairs]
+        return f"[{', '.join(runs)}]"
+
+    def _drawn(self, listed: pa.Table) -> pa.Array:
+        """JSON of all runs of each image, of that of its rows."""
+        runs = listed[MASK.name].combine_chunks()
+        texts = pc.binary_join(runs, ",")
+        if self._by_label:
+            several = pc.greater(pc.list_value_length(runs), 1)
+            without = pc.match_substring(texts, "[0,")
+            with_number = pc.match_substring_regex(texts, r'\[[1-9][0-9]*,"\s*[0-9]')
+            seen = {True: with_number, False: without}
+            self._numbered |= {it for it, where in seen.items() if pc.any(where).as_py()}
+            # Else two classes would have the number 1.
+            if pc.any(pc.and_(several, without)).as_py() or len(self._numbered) > 1:
+                raise SourceError(
+                    f"{self.file.name} has runs of labels that are no numbers from 1 to 254, as "
+                    "those in a mask are; give a --label_column of such, or leave "
+                    "--label_separator out"
+                )
+            texts = pc.replace_substring(texts, "[0,", "[1,")
+        head = f'{{"order":"{self.options.mask_runs}","runs":['
+        return pc.binary_join_element_wise(head, texts, "]}", "")
 
     def _query(self, more: str, top: Path) -> tuple[str, dict[str, object]]:
         """The rows as the rules have them, null where one is broken, and more columns.
