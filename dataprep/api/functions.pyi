@@ -327,7 +327,7 @@ def folder(
     mask_column: str | Sequence[str] | None = None,
     mask_runs: Literal['rows', 'columns'] | None = None,
     mask_outlines: bool = False,
-    mask_values: str | Mapping[int, int] | Sequence[tuple[int, int]] | None = None,
+    mask_values: str | Mapping[int, int] | None = None,
     mask_classes: StrPath | None = None,
     inside: str = '',
     class_from: Literal['top', 'path'] = 'top',

@@ -264,8 +264,12 @@ RULES: Final = (
     Rule(
         "mask-empty",
         "warning",
-        "a mask of one number",
-        _odd("'all pixels are ' || mask[1][1]", "len(mask) = 1", "number"),
+        "a mask of one number, besides 255",
+        _odd(
+            "'all pixels are ' || array_to_string([pair[1] for pair in mask], ' or ')",
+            "len(list_filter(mask, lambda pair: pair[1] != 255)) <= 1",
+            "number",
+        ),
     ),
     Rule(
         "rejected",

@@ -93,17 +93,23 @@ def fitted(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return _table(schema, len(table), known)
 
 
-def blocks(tables: Iterable[pa.Table], size: int) -> Iterator[pa.Table]:
-    """The same rows in tables of one size, each in one piece; the last may be smaller."""
+def blocks(tables: Iterable[pa.Table], size: int, most: int | None = None) -> Iterator[pa.Table]:
+    """The same rows in tables of one size, each in one piece; the last may be smaller.
+
+    Args:
+        most: bytes, from which on a table may have fewer rows; None: any number.
+    """
     pending: list[pa.Table] = []
-    count = 0
+    count = bytes_ = 0
     for table in tables:
         pending.append(table)
         count += len(table)
-        while count >= size:
+        bytes_ += table.nbytes
+        while count >= size or (count and most is not None and bytes_ >= most):
             together = pa.concat_tables(pending)
             yield together.slice(0, size).combine_chunks()
-            pending, count = [together.slice(size)], count - size
+            rest = together.slice(size)
+            pending, count, bytes_ = [rest], len(rest), rest.nbytes
     if count:
         yield pa.concat_tables(pending).combine_chunks()
 

@@ -47,12 +47,14 @@ from dataprep.system.state_files import is_intact, read_state, write_state
 from dataprep.tables.arrow import blocks, order_rows
 from dataprep.tables.database import Database, column_list
 from dataprep.tables.images import HASH, Images
-from dataprep_schemas.fields import named
+from dataprep_schemas.fields import MASK, named
 from dataprep_schemas.manifest import Shuffle
 from dataprep_schemas.state import StoredOrder
 from dataprep_schemas.tables import ORDER
 
 _BLOCK: Final = 1 << 16  # rows
+_BLOCK_BYTES: Final = 64 << 20  # of rows that have long texts, such as runs of pixels
+_AT_ONCE: Final = 1 << 12  # of these
 _KEPT: Final = 4  # blocks that a process keeps: its threads are usually in the same one
 
 # Two sorts, and only the second has whole rows in it: the first gives each hash its rank.
@@ -114,7 +116,8 @@ def shuffled(
         shard, place = _IN_TURN, f"shard, {_SECOND}, hash"
         values["shards"] = shards
     query = _ORDER.format(shard=shard, columns=columns, place=place)
-    for batch in database.sql(query, params=values).to_arrow_reader(_BLOCK):
+    rows = _AT_ONCE if column_list([MASK.name]) in columns else _BLOCK
+    for batch in database.sql(query, params=values).to_arrow_reader(rows):
         yield pa.Table.from_batches([batch])
 
 
@@ -145,7 +148,7 @@ def write_blocks(
     ends: list[int] = []
     with ThreadPoolExecutor(1) as pool:  # writes a block while the database gives the next
         written: Future[str] | None = None
-        for number, block in enumerate(blocks(ordered, _BLOCK)):
+        for number, block in enumerate(blocks(ordered, _BLOCK, _BLOCK_BYTES)):
             shard = block["shard"].to_numpy() - shards.start
             sizes += np.bincount(shard, minlength=len(shards))
             ends.append(len(block) + (ends[-1] if ends else 0))

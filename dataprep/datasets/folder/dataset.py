@@ -141,7 +141,7 @@ class Folder(Dataset):
             multilabel=multilabel,
             cut=cut,
             names_files=not wanted.hash_keys,
-            mask_values=wanted.mask_values,
+            mask_values=tuple((wanted.mask_values or {}).items()),
             whole=True,
             known=known or found.known,
         )

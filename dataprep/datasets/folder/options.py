@@ -52,11 +52,8 @@ def _dicom_attributes(value: str | Sequence[str]) -> tuple[str, ...]:
     return names
 
 
-def _numbers(
-    value: str | Mapping[int, int] | Sequence[tuple[int, int]],
-) -> tuple[tuple[int, int], ...]:
+def _numbers(value: str | Mapping[int, int]) -> dict[int, int]:
     pairs = [*value.items()] if isinstance(value, Mapping) else []
-    pairs += [] if isinstance(value, str | Mapping) else value
     for part in value.split(",") if isinstance(value, str) else ():
         before, _, after = (it.strip() for it in part.partition("="))
         if not (before.isdecimal() and after.isdecimal()):
@@ -64,7 +61,7 @@ def _numbers(
         pairs.append((int(before), int(after)))
     if not all(0 <= number < 256 for pair in pairs for number in pair):
         raise ValueError(f"{value!r}: expected numbers from 0 to 255")
-    return tuple(sorted(dict(pairs).items()))
+    return dict(sorted(pairs))
 
 
 def _place(value: StrPath) -> str:
@@ -192,9 +189,9 @@ class FolderOptions:
         "in the order of the ids; 255 where different ones overlap. Needs pycocotools.",
         False,
     )
-    mask_values: tuple[tuple[int, int], ...] = option(
+    mask_values: Mapping[int, int] | None = option(
         "Numbers of masks that become others, such as 255=1 where 255 is a class.",
-        (),
+        None,
         metavar="FROM=TO,...",
         parse=_numbers,
     )
