@@ -96,6 +96,8 @@ def read_webdataset(paths: list[Path], _several: bool) -> Records:
     with tarfile.open(paths[0]) as archive:
         for member in archive:
             data = archive.extractfile(member).read()  # type: ignore[union-attr]  # all are files
+            if member.name.endswith(".mask.png"):
+                continue
             if member.name.endswith((".jpg", ".png")):
                 image = data
             elif member.name.endswith(".json"):  # the last of a sample

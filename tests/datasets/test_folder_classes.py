@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -168,9 +169,10 @@ def test_the_documented_commands_are_understood() -> None:
 
     for command in commands:
         words = shlex.split(command)
-        options = dict(zip(words[::2], words[1::2], strict=True))
-        assert all(name.startswith("--") for name in options)
-        given = {name.removeprefix("--"): value for name, value in options.items()}
-        Folder(**{name: value for name, value in given.items() if own.get(name) is False})
-        assert given.keys() - own.keys() == {"raw_data_dir", "local_scratch_dir"}
-    assert len(commands) == 6
+        found: dict[str, Any] = {}
+        for word, value in zip(words, [*words[1:], "--"], strict=True):
+            if word.startswith("--"):  # with a value behind it, or a flag
+                found[word.removeprefix("--")] = value.startswith("--") or value
+        Folder(**{name: value for name, value in found.items() if own.get(name) is False})
+        assert found.keys() - own.keys() == {"raw_data_dir", "local_scratch_dir"}
+    assert len(commands) == 9
