@@ -59,7 +59,7 @@ from torchvision.transforms import v2
 
 records = dataprep.open(sys.argv[1])
 dataset = records.to_torch(fields=["mask"])
-both = v2.Compose([v2.RandomHorizontalFlip(1.0), v2.RandomResizedCrop(24, antialias=True)])
+both = v2.Compose([v2.RandomHorizontalFlip(1.0), v2.RandomResizedCrop(96, antialias=True)])
 for number in range(len(records)):
     image, _, fields = dataset[number]
     mask = fields["mask"]
@@ -71,7 +71,7 @@ for number in range(len(records)):
     shown, moved = both(torchvision.tv_tensors.Image(image), mask)
     apart = (moved.to(torch.int) * 10 - shown[0].to(torch.int)).abs() > 10
     assert apart.float().mean() < 0.25  # bilinear at the edges
-batch = dataset.collate_fn([dataset[number] for number in range(3)])
+batch = dataset.collate_fn([dataset[0]] * 3)
 assert len(batch[2]["mask"]) == 3
 """
 
