@@ -59,6 +59,7 @@ from torchvision.transforms import v2
 
 records = dataprep.open(sys.argv[1])
 dataset = records.to_torch(fields=["mask"])
+torch.manual_seed(0)
 both = v2.Compose([v2.RandomHorizontalFlip(1.0), v2.RandomResizedCrop(96, antialias=True)])
 for number in range(len(records)):
     image, _, fields = dataset[number]
