@@ -415,6 +415,11 @@ class Path(PurePosixPath):
         with self.open("rb") as file:
             return file.read()
 
+    def write_text(self, text: str) -> None:
+        self.unlink(missing_ok=True)  # as a file that is cut to nothing
+        with self.open("xb") as file:
+            file.write(text)
+
     def mkdir(self, parents: bool = False, exist_ok: bool = False) -> None:
         """Directories are taken to be there."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.simulation.metadata import load
 from tests.simulation.scenario import Schedule, again, simulated, sweep
 
 
@@ -30,3 +31,17 @@ def test_a_seed_is_one_schedule() -> None:
             schedule.run()
             traces.append(schedule.trace())
     assert traces[0] == traces[1] != []
+
+
+def test_what_a_shard_asks_of_a_metadata_server() -> None:
+    found = load(workers=8, shards=3, seconds=1.3, rate=20_000, look_seconds=2.0)
+    each = {kind: count // 24 for kind, count in found.requests.items()}
+    assert (each["rename"], each["link"], each["other"]) == (3, 1, 19)
+    assert sum(found.requests.values()) < 24 * 47  # looks of the launcher, and of the workers, too
+    assert found.busy < 0.02
+
+
+def test_a_slow_metadata_server_is_the_limit() -> None:
+    found = load(workers=8, shards=3, seconds=1.3, rate=100, look_seconds=2.0)
+    assert found.busy > 0.85
+    assert found.seconds > 2 * 4 * 1.3  # as long as three shards take, and the last one's start
