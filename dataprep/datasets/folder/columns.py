@@ -27,6 +27,7 @@ from dataprep_schemas.fields import NAME, UNCERTAIN
 # Before the name of a class that is a column, where columns have their meanings.
 CLASS: Final = "class "
 KEPT: Final = "attribute "  # before the name of an attribute, there too
+RUNS: Final = "mask "  # before the name of a column that has masks, likewise
 # What cells of a column that is a class mean, as text.
 MARKS: Final = {
     0: ("", "0", "0.0", "false"),
@@ -71,7 +72,7 @@ def find_columns(file: ListFile, options: FolderOptions) -> dict[str, str]:
         "group": "" if no_column else options.group_by,
         "caption": options.caption_column,
         **{f"{CLASS}{name}": name for name in options.label_columns},
-        **{f"mask {name}": name for name in options.mask_column},
+        **{f"{RUNS}{name}": name for name in options.mask_column},
     }
     if options.label_columns or options.unlabelled:
         columns["label"] = ""
@@ -79,7 +80,7 @@ def find_columns(file: ListFile, options: FolderOptions) -> dict[str, str]:
     for meaning, name in columns.items():
         option = "group_by" if meaning == "group" else f"{meaning}_column"
         option = "label_columns" if meaning.startswith(CLASS) else option
-        option = "mask_column" if meaning.startswith("mask ") else option
+        option = "mask_column" if meaning.startswith(RUNS) else option
         advice = f"name the right one with --{option}"
         if meaning == "label":
             advice += ", or give --unlabelled if images have none"

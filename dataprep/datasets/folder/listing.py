@@ -26,6 +26,7 @@ from dataprep.datasets.folder.columns import (
     KEPT,
     MARKS,
     POINT,
+    RUNS,
     Labels,
     attribute_columns,
     find_columns,
@@ -67,7 +68,6 @@ from dataprep_schemas.tables import arrow_type
 _ROWS: Final = 1 << 17  # rows at once
 _DRAWN_ROWS: Final = 1 << 12  # of runs of pixels, which are up to some 100 KB a row
 _MEANINGS: Final = ("path", "label", "split", "size", "group", "caption")  # of columns
-_RUNS: Final = "mask "  # before the name of a column that has masks, likewise
 _FEW: Final = 10  # times as many -1 as 0 or nothing: then -1 may be what 0 is elsewhere
 _KINDS: Final = [kind for kind in KINDS.values() if kind.pattern]  # others fit any cell
 _JOINED: Final = "rows joined with another one of the same image"
@@ -316,12 +316,12 @@ class Listing:
         wanted |= {f"{KEPT}{attribute}": name for attribute, name in self._own.items()}
         wanted |= {f"{CLASS}{name}": name for name in self.options.label_columns}
         wanted |= {f"{BOX}{side}": name for side, name in self.boxes.items()}
-        wanted |= {f"{_RUNS}{name}": name for name in self.options.mask_column}
+        wanted |= {f"{RUNS}{name}": name for name in self.options.mask_column}
         return self.file.cells(wanted, as_json=("label", "caption"))
 
     def _mask_sql(self) -> str:
         """What the columns of masks say: a path, or JSON of runs of pixels."""
-        cells = [identifier(f"{_RUNS}{name}") for name in self.options.mask_column]
+        cells = [identifier(f"{RUNS}{name}") for name in self.options.mask_column]
         if self.options.mask_runs is None:
             return _KEY.replace("path", f"trim(replace({cells[0]}, chr(92), '/'))")
         numbers: Sequence[object] = range(1, len(cells) + 1)
