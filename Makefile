@@ -13,7 +13,7 @@ BESIDE := $(VENV)-beside
 FOREIGN := $(VENV)-foreign
 PETASTORM := $(VENV)-petastorm
 # Four also on two cores, since many tests wait. What is left is taken over.
-PARALLEL := --numprocesses 4 --dist worksteal
+PARALLEL := --numprocesses $(shell n=$$(nproc); echo $$((n > 4 ? n : 4))) --dist worksteal
 # Each of the processes that run tests would compile and rewrite all of them again.
 unexport PYTHONDONTWRITEBYTECODE
 # Where those are that cannot be beside the others.
@@ -22,9 +22,9 @@ ELSEWHERE = $(if $(wildcard $(MXNET)/.ready),DATAPREP_MXNET_PYTHON=$(abspath $(M
   $(if $(wildcard $(VENV)-mds/bin/python),DATAPREP_MDS_PYTHON=$(abspath $(VENV)-mds/bin/python)) \
   $(if $(wildcard $(PEERS)/s3fs/.ready),DATAPREP_S3FS_PYTHON=$(abspath $(PEERS)/s3fs/bin/python)) \
   $(if $(wildcard $(AZURITE)/.ready),DATAPREP_AZURITE=$(abspath $(AZURITE)/node_modules/.bin/azurite-blob))
-EVERYDAY := -m "not thorough and not container" $(PARALLEL)
+EVERYDAY = -m "not thorough and not container" $(PARALLEL) $(TESTS)
 
-.PHONY: demo test test-all test-light test-lowest test-pre test-remote test-container buckets readers test-example check crash fuzz simulate docs dist setup bench peers clean
+.PHONY: demo test test-all test-nightly test-light test-lowest test-pre test-remote test-container buckets readers test-example check crash fuzz simulate docs dist setup bench peers clean
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -54,7 +54,11 @@ test: setup
 # Also sweeps, every kill, and what reads our files with other people's readers or needs MPI, Dask or
 # Slurm: without `make readers`, or where the daemons are not installed, those skip and say so.
 test-all: setup
-	$(ELSEWHERE) $(BIN)/python -m pytest -m "not container" $(PARALLEL)
+	$(ELSEWHERE) $(BIN)/python -m pytest -m "not container and not nightly" $(PARALLEL)
+
+# More of the sweeps, and all readers of docs/readers.md; with `make crash` it is what CI does at night.
+test-nightly: readers $(FOREIGN)/.ready $(PETASTORM)/.ready
+	$(ELSEWHERE) $(BIN)/python -m pytest -m nightly $(PARALLEL)
 
 # Buckets: moto's S3, azurite's Azure (which wants Node.js), clients of others, and servers that misbehave.
 test-remote: setup buckets
@@ -71,13 +75,14 @@ $(AZURITE)/.ready:
 # Python, or with pre-releases of everything, as CI does every night.
 # Without Beam, what only reads, stages and verifies; docs/installing.md.
 test-light: LIGHT := $(VENV)-light
+test-light: TESTS := tests/sealed tests/training tests/staging tests/review
 test-light: setup
 	$(PYTHON) -m venv --clear $(LIGHT)
 	$(LIGHT)/bin/python -m pip install --quiet "pip>=25.1"
 	$(LIGHT)/bin/python -m pip install --quiet --requirement docker/light.txt --group test "jinja2>=3.1" "matplotlib>=3.8"
 	$(LIGHT)/bin/python -m pip install --quiet --no-deps --editable .
 	! $(LIGHT)/bin/python -c 'import apache_beam' 2>/dev/null
-	$(LIGHT)/bin/python -m pytest $(EVERYDAY) tests/sealed tests/training tests/staging tests/review
+	$(LIGHT)/bin/python -m pytest $(EVERYDAY)
 
 test-lowest: VERSIONS := --resolution lowest-direct --only-binary :all:
 test-pre: VERSIONS := --prerelease allow
@@ -90,7 +95,7 @@ test-lowest test-pre: test-%: setup
 
 # Those readers, 3 GB or more, MPI and Dask. MXNet 1.9.1 wants a numpy older than anybody else's, and
 # notebooks are tried with both versions of pandas.
-readers: setup buckets $(MXNET)/.ready $(PANDAS:=/.ready) $(BESIDE)/.ready $(FOREIGN)/.ready $(PETASTORM)/.ready
+readers: setup buckets $(MXNET)/.ready $(PANDAS:=/.ready) $(BESIDE)/.ready
 	$(BIN)/python -m pip install --quiet \
 	  --editable ".[tensorflow,dali,webdataset,arrayrecord,huggingface,mpi,dask,remote,report]" \
 	  --group trainers --group mpi --group catalogues --group remote

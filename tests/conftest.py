@@ -59,6 +59,10 @@ THOROUGH = (
     *("pipelines/test_slurm_workers.py", "review/test_report.py", "staging/test_broadcast.py"),
 )
 
+# What `make test-all` leaves to `make test-nightly`: what changes when others release something and
+# not with a commit. That the bytes are still those is seen by tests/golden.
+NIGHTLY = ("interop/test_readers.py",)
+
 # Likewise, of tests of every format: these cost processes, and one of each kind is kept; that their
 # bytes are the same is also seen by tests/golden.
 THOROUGH_TESTS = {
@@ -145,6 +149,14 @@ def everyday(chosen: Sequence[Any], others: Sequence[Any]) -> list[Any]:
     return [*chosen, *(pytest.param(*it, marks=pytest.mark.thorough) for it in left)]
 
 
+def nightly(*values: Any) -> list[Any]:
+    """Values of a parameter, or tuples of several, which are left to `make test-nightly`."""
+    return [
+        pytest.param(*(it if isinstance(it, tuple) else (it,)), marks=pytest.mark.nightly)
+        for it in values
+    ]
+
+
 def few(examples: int, otherwise: int = 100) -> settings:
     """So many examples a day of what costs much, a database or a set each."""
     daily = settings.get_current_profile_name() == "everyday"
@@ -185,7 +197,11 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def _is_thorough(path: Path) -> bool:
-    return any(path.is_relative_to(Path(__file__).parent / name) for name in THOROUGH)
+    return _is_one_of(path, (*THOROUGH, *NIGHTLY))
+
+
+def _is_one_of(path: Path, names: Sequence[str]) -> bool:
+    return any(path.is_relative_to(Path(__file__).parent / name) for name in names)
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
@@ -211,9 +227,14 @@ def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> Generator[None]:
     """Mark the tests of whole folders and modules, and of what cannot be written here."""
-    thorough = {path for path in {item.path for item in items} if _is_thorough(path)}
+    paths = {item.path for item in items}
+    thorough = {path for path in paths if _is_thorough(path)}
+    nightly = {path for path in paths if _is_one_of(path, NIGHTLY)}
     for item in items:
-        if item.path in thorough or item.name in THOROUGH_TESTS:
+        if item.path in nightly:
+            item.add_marker(pytest.mark.nightly)
+        every_night = item.get_closest_marker("nightly") is not None
+        if every_night or item.path in thorough or item.name in THOROUGH_TESTS:
             item.add_marker(pytest.mark.thorough)
         parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
         arrayrecord = any(

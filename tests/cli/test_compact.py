@@ -20,6 +20,7 @@ from tests.conftest import (
     hashes,
     leftovers,
     make,
+    nightly,
     rows_of,
     write_radiographs,
 )
@@ -29,6 +30,7 @@ from tests.finished_sets import flip, labels_of, manifest_of
 CUT = (*CUT_OF_EACH, "--no_stratify")
 WHOLE = ("hdf5-caffe",)  # has files of a whole split
 GROWING = [name for name in FORMATS if name not in WHOLE]
+OFTEN = ("tfrecord", "hdf5", "webdataset")
 
 
 def grow(cli: Cli, made: Made, *more: object, times: int = 2) -> None:
@@ -72,7 +74,7 @@ def grown(grown_once: Made, tmp_path: Path) -> Made:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("sink", GROWING)
+@pytest.mark.parametrize("sink", [*OFTEN, *nightly(*(it for it in GROWING if it not in OFTEN))])
 def test_a_compacted_set_is_the_one_made_at_once(
     cli: Cli, folders: Made, tmp_path: Path, sink: str
 ) -> None:

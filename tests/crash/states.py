@@ -17,6 +17,7 @@ PAGE = 4096
 SECTOR = 512
 APART = 10
 """Of the moments at which one thing may be lost, one of so many is tried."""
+_MANY = 40  # states
 
 Kind = Literal["kill", "power", "single"]
 """By a signal; by a power cut that takes all that may be lost, or one thing of it."""
@@ -88,6 +89,12 @@ def spread(states: Iterable[State]) -> list[State]:
     for same in alone.values():
         chosen += [*same[:-1:APART], same[-1]]
     return sorted(chosen, key=lambda state: state.number)
+
+
+def sampled(states: Iterable[State]) -> list[State]:
+    """Where there are many of those, one of three; the others are tried at night."""
+    some = spread(states)
+    return some if len(some) < _MANY else some[::3]
 
 
 def _all(

@@ -18,12 +18,13 @@ import xxhash
 from pyarrow import parquet
 
 from dataprep.formats.recordio import frame
-from tests.conftest import hashes
+from tests.conftest import hashes, nightly
 from tests.docs.pages import DOCS, ROOT
 from tests.golden.__main__ import PLACE
 from tests.golden.test_golden import NAMES
 
 SCRIPT = ROOT / "examples" / "reader_from_the_specification.py"
+OFTEN = "1.0.0/tfrecord"
 READ = ("tfrecord", "recordio", "webdataset", "parquet")
 ALWAYS = (
     *("key", "split", "status", "shard", "position", "labels", "classes"),
@@ -68,7 +69,7 @@ def test_it_reads_the_images(name: str) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [OFTEN, *nightly(*(it for it in NAMES if it != OFTEN))])
 def test_it_runs(name: str) -> None:
     done = run(PLACE / name)
     assert (done.returncode, done.stderr) == (0, "")

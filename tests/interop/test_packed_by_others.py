@@ -15,7 +15,7 @@ import pytest
 from pyarrow import parquet
 
 import dataprep
-from tests.conftest import hashes
+from tests.conftest import hashes, nightly
 from tests.datasets.packing import CLASSES, One, ones, write_folders
 from tests.interop.conftest import imported
 
@@ -148,7 +148,9 @@ print(sum(1 for _ in streaming.StreamingDataset(local=sys.argv[1] + "/train", ba
 """
 
 
-@pytest.mark.parametrize("compression", [None, "zstd:7", "zstd", "gz", "bz2", "br", "snappy"])
+@pytest.mark.parametrize(
+    "compression", [None, "zstd:7", *nightly("zstd", "gz", "bz2", "br", "snappy")]
+)
 def test_mosaicml(compression: str | None, raw: Path, expected: Mapping[str, str]) -> None:
     program = _MDS.replace("COMPRESSION", repr(compression))
     run("DATAPREP_MDS_PYTHON", "mosaicml-streaming", program, raw, IMAGES)

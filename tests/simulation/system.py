@@ -20,7 +20,7 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any, NoReturn, Self
 
-_THREADS = ThreadPoolExecutor(1000)  # used again, since starting one is slow
+_THREADS = ThreadPoolExecutor(4000)  # used again, since starting one is slow
 LAG = (0.0, 3.0, 60.0)  # for how long names may be cached, one a schedule; 60 s: acdirmax
 
 

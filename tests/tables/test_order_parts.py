@@ -23,6 +23,7 @@ from dataprep.tables.order import (
 )
 from dataprep.tables.order_parts import Slice, Sort, make_part, slices_of, write_order_in_parts
 from dataprep_schemas.manifest import Shuffle
+from tests.conftest import nightly
 from tests.tables.conftest import Find, row
 
 TOKEN = "0" * 64
@@ -50,9 +51,7 @@ def blocks_of(directory: Path, split: str, shards: int) -> list[pa.Table]:
     ]
 
 
-@pytest.mark.parametrize(
-    "seeds", [range(3), pytest.param(range(3, 30), marks=pytest.mark.thorough)]
-)
+@pytest.mark.parametrize("seeds", [range(3), *nightly(range(3, 30))])
 def test_it_is_the_same_in_any_number_of_parts(find: Find, tmp_path: Path, seeds: range) -> None:
     for seed in seeds:
         generator = random.Random(seed)

@@ -22,7 +22,7 @@ import dataprep
 from dataprep.errors import UsageError
 from dataprep.training.records import Records
 from dataprep.training.sampler import Sampler
-from tests.conftest import Made
+from tests.conftest import Made, nightly
 from tests.docs.pages import DOCS
 
 pytestmark = [
@@ -256,7 +256,7 @@ def test_grain_takes_the_same_order(records: Records) -> None:
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("world_size", [1, 3, 4])
+@pytest.mark.parametrize("world_size", [3, *nightly(1, 4)])
 def test_grains_recipe_reads_every_record_once_an_epoch(
     coloured: Path, tmp_path: Path, workers: int, world_size: int
 ) -> None:
@@ -284,7 +284,7 @@ def test_grains_recipe_reads_every_record_once_an_epoch(
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("world_size", [1, 3, 4])
+@pytest.mark.parametrize("world_size", [3, *nightly(1, 4)])
 def test_of_grains_source_all_ranks_read_every_example_in_each_pass(
     coloured: Path, workers: int, world_size: int
 ) -> None:
@@ -386,7 +386,9 @@ torch.distributed.destroy_process_group()
 """
 
 
-@pytest.mark.parametrize(("world_size", "counts"), [(1, [27]), (2, [14, 13]), (4, [7, 7, 7, 6])])
+@pytest.mark.parametrize(
+    ("world_size", "counts"), [(1, [27]), *nightly((2, [14, 13])), (4, [7, 7, 7, 6])]
+)
 def test_the_guides_accuracy_is_that_of_a_plain_loop(
     coloured: Path, world_size: int, counts: list[int]
 ) -> None:
@@ -459,7 +461,9 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize(("devices", "kind"), [(1, "loader"), (2, "loader"), (2, "sampler")])
+@pytest.mark.parametrize(
+    ("devices", "kind"), [*nightly((1, "loader")), (2, "loader"), (2, "sampler")]
+)
 def test_lightning_validates_on_each_image_once(
     coloured: Path, tmp_path: Path, devices: int, kind: str
 ) -> None:
@@ -545,7 +549,7 @@ print("\\n" + json.dumps([found["eval_right"], found["eval_seen"]]))
 """
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("processes", [*nightly(1), 2])
 def test_transformers_trains_and_evaluates_on_a_dataset(
     coloured: Path, tmp_path: Path, processes: int
 ) -> None:
