@@ -76,10 +76,11 @@ def test_every_python_that_is_promised_is_tried() -> None:
     assert nightly["pre"]["strategy"]["matrix"]["python"] == [promised[0], promised[-1]]
 
 
-def test_every_state_of_a_crash_is_tried_each_night() -> None:
+def test_what_ci_leaves_out_is_tried_each_night() -> None:
     nightly = jobs(ROOT / ".github/workflows/nightly.yml")
-    assert {*nightly} == {"crash", "pre"}
+    assert {*nightly} == {"crash", "pre", "sweeps"}
     assert "make crash PYTHON=python3" in commands(nightly["crash"])
+    assert "make test-example test-nightly PYTHON=python3" in commands(nightly["sweeps"])
 
 
 def notes(tmp_path: Path, version: str, changelog: str) -> subprocess.CompletedProcess[str]:
