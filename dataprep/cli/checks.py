@@ -84,8 +84,8 @@ def diff_command(a: Path | str, b: Path | str, workers: int | None, json: bool) 
     """Compare two data sets, A and B: keys, labels, fields and images.
 
     Format, shards and order may differ. The tables of records are compared, with the hashes of the
-    images; only if either data set stores pixel arrays are shards read, and pixels compared. Exit
-    code 1 if the examples differ.
+    images; only if either data set stores pixel arrays, or both store masks, are shards read, and
+    pixels compared. Exit code 1 if the examples differ.
     """
     with watched("nothing was changed") as display:
         found = diff(a, b, workers=workers, progress=display)
@@ -111,7 +111,9 @@ def _difference_lines(found: Difference, a: Path | str, b: Path | str) -> Iterat
         yield f"{split.split}: {what}"
     if found.same:
         images = "pixels" if found.pixels else "image bytes"
-        yield f"same: keys, labels, fields and {images}"
+        masks = ", masks" * (found.masks == "compared")
+        left = "; of masks only the numbers: one of them stores none" * (found.masks == "counted")
+        yield f"same: keys, labels, fields{masks} and {images}{left}"
     elif found.versions:
         yield (
             f"made with {'; '.join(found.versions)}: images that are encoded anew may differ for "

@@ -7,16 +7,18 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.formats.example import pixels_of
+from dataprep.formats.example import Example, pixels_of
 from dataprep.sealed.set import SealedSet, first_rows
 from dataprep.sealed.split import FinishedSplit
 from dataprep.system.messages import printable
 from dataprep.system.state_files import differing
 from dataprep.tables.records import RecordsTable
+from dataprep_schemas.fields import MASK
 
 SHOWN = 5  # keys named for each kind of difference
 
@@ -66,12 +68,15 @@ class Difference:
         missing: splits that one of them lacks, in words.
         pixels: whether pixels were compared, because one data set stores them.
         versions: what both name in other versions: ``pillow 11.3.0 and 12.0.0``.
+        masks: whether those were compared, pixel for pixel, or only how many pixels each of their
+            numbers has, because one data set stores none; empty if there are none.
     """
 
     splits: tuple[SplitDifference, ...]
     missing: tuple[str, ...]
     pixels: bool
     versions: tuple[str, ...] = ()
+    masks: Literal["", "compared", "counted"] = ""
 
     @property
     def same(self) -> bool:
@@ -85,7 +90,8 @@ def diff(
     """Compare keys, labels, fields and images, as both tables have them.
 
     Images are compared by the hash of their bytes, which no shard is read for; or, if one data set
-    stores arrays of pixels, pixel for pixel. Takes about 70 bytes of memory an example.
+    stores arrays of pixels, pixel for pixel. So are masks, if both store them. Takes about 70 bytes
+    of memory an example.
 
     Raises:
         DatasetError: there is no intact manifest or table, or only a part of a data set.
@@ -95,7 +101,10 @@ def diff(
     for each in both:
         each.require_whole("compared")
     pixels = any(each.sink.pixels for each in both)
-    max_pixels = max(each.manifest.image.max_pixels for each in both)
+    masked = [MASK in each.info.fields for each in both]
+    stored = _Stored(
+        pixels, all(masked), max(each.manifest.image.max_pixels for each in both), threads
+    )
     missing = [
         f"{own.out} has no split {split}"
         for own, other in (both, both[::-1])
@@ -107,13 +116,16 @@ def diff(
     for each, found in zip(both, rows, strict=True):
         for split in each.splits:
             found[split] = own = _rows(each, split, hashes=not pixels)
-            looked = pixels and split in shared
-            steps = _add_pixels(own, each, split, max_pixels, threads) if looked else [len(own)]
+            looked = (pixels or all(masked)) and split in shared
+            steps = stored.add(own, each, split) if looked else [len(own)]
             for done in steps:
                 progress(done)
     splits = [_compare(both, split, rows) for split in shared]
     versions = differing(both[0].manifest.versions, both[1].manifest.versions, " and")
-    return Difference(tuple(splits), tuple(missing), pixels, versions)
+    masks: Literal["", "compared", "counted"] = ""
+    if any(masked):
+        masks = "compared" if all(masked) else "counted"
+    return Difference(tuple(splits), tuple(missing), pixels, versions, masks)
 
 
 def _hash(data: bytes) -> bytes:
@@ -137,22 +149,36 @@ def _rows(sealed: SealedSet, split: str, *, hashes: bool) -> NDArray[np.void]:
     return rows
 
 
-def _add_pixels(
-    rows: NDArray[np.void], sealed: SealedSet, split: str, max_pixels: int, threads: int
-) -> Iterator[int]:
-    """Make the pixels of every example belong to its row; yields how many more are done."""
-    records = FinishedSplit(sealed, split)
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """What is compared that only shards have."""
 
-    def add(shard: int) -> int:
-        start, stop = records.start(shard), records.ends[shard]
-        for number, example in enumerate(records.take(range(start, stop)), start=start):
-            pixels = pixels_of(example, max_pixels)
-            said = rows["content"][number].tobytes() + repr(pixels.shape).encode()
-            rows["content"][number] = _hash(said + pixels.tobytes())
-        return stop - start
+    pixels: bool
+    masks: bool
+    max_pixels: int  # of an image
+    threads: int
 
-    with ThreadPoolExecutor(threads) as pool:
-        yield from pool.map(add, range(len(records.ends)))
+    def add(self, rows: NDArray[np.void], sealed: SealedSet, split: str) -> Iterator[int]:
+        """Make it belong to the row of every example; yields how many more are done."""
+        records = FinishedSplit(sealed, split)
+
+        def add(shard: int) -> int:
+            start, stop = records.start(shard), records.ends[shard]
+            for number, example in enumerate(records.take(range(start, stop)), start=start):
+                said = [rows["content"][number].tobytes()]
+                for found in self._arrays(example):
+                    said += [repr(found.shape).encode(), found.tobytes()]
+                rows["content"][number] = _hash(b"".join(said))
+            return stop - start
+
+        with ThreadPoolExecutor(self.threads) as pool:
+            yield from pool.map(add, range(len(records.ends)))
+
+    def _arrays(self, example: Example) -> Iterator[NDArray[np.uint8]]:
+        if self.pixels:
+            yield pixels_of(example, self.max_pixels)
+        if self.masks:
+            yield example.mask()
 
 
 def _compare(

@@ -7,7 +7,9 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
 import dataprep
 from dataprep.sealed.diff import diff
@@ -150,3 +152,29 @@ def test_another_label_or_attribute_is_named(
     assert sum(split.changed for split in found.splits) == 1
     (named,) = (name for split in found.splits for name in split.examples)
     assert named.endswith(first[0])
+
+
+def test_masks_are_compared_where_both_store_them(cli: Cli, tmp_path: Path) -> None:
+    raw, levels = tmp_path / "raw", np.arange(24, dtype=np.uint8).reshape(4, 6) // 12
+    for folder, picture in (("images/a", np.full((4, 6, 3), 90, np.uint8)), ("masks/a", levels)):
+        (raw / folder).mkdir(parents=True)
+        Image.fromarray(picture).save(raw / folder / "1.png")
+    words = ("folder", "--raw_data_dir", raw, "--inside", "images", "--mask_dir", "masks")
+
+    def made(name: str, sink: str) -> Path:
+        result = cli(*words, "--local_scratch_dir", tmp_path / name, "--sink", sink)
+        assert result.code == 0, result
+        return tmp_path / name
+
+    one, same, none = made("one", "tfrecord"), made("same", "webdataset"), made("none", "recordio")
+    Image.fromarray(levels[::-1]).save(raw / "masks/a/1.png")  # as many pixels of each number
+    other = made("other", "tfrecord")
+    assert cli("diff", one, same).out.endswith(
+        "\nsame: keys, labels, fields, masks and image bytes\n"
+    )
+    assert cli("diff", one, none).out.endswith(
+        "\nsame: keys, labels, fields and image bytes; of masks only the numbers: one of them "
+        "stores none\n"
+    )
+    assert cli("diff", one, other).code == 1
+    assert diff(one, other, threads=1).splits[0].changed == 1
