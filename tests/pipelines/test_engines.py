@@ -24,7 +24,7 @@ from dataprep_pipelines.runners.local import (
     local_parallelism,
     work_queue,
 )
-from dataprep_pipelines.runners.named import check
+from dataprep_pipelines.runners.named import NamedEngine, check
 from dataprep_pipelines.tasks import Work
 from tests.faults.conftest import eventually
 
@@ -161,6 +161,12 @@ def test_a_runner_of_beam_that_lacks_nothing_is_taken(monkeypatch: pytest.Monkey
     check(_named("FlinkRunner"))
     check(_named("SparkRunner", "--spark_master_url=spark://host:7077", HERE))
     check(_named("PrismRunner"))
+
+
+def test_a_job_service_may_take_longer_than_beam_waits_for_an_answer() -> None:
+    for given, expected in (((), 365 * 86_400), (("--job_server_timeout=5",), 5)):
+        with NamedEngine(_named("PortableRunner", AT, HERE, *given)).graph([]) as (pipeline, _):
+            assert pipeline.options.get_all_options()["job_server_timeout"] == expected
 
 
 def test_the_direct_runner_is_this_machine_by_any_of_its_names() -> None:

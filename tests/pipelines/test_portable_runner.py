@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -152,10 +153,10 @@ def test_who_is_killed_leaves_what_is_finished_and_the_same_command_resumes(
     assert result.code == 0, result
     check_same(tiny, out)
     assert all(path.stat().st_mtime_ns == when for path, when in finished.items())
-    steer.go()  # the first run's worker, if it lives, wakes
-    if where == "EXTERNAL" and victim == "launcher":
-        eventually(lambda: len(steer.made()[SHARD]) == 2)
-    check_same(tiny, out)
+    steer.go()
+    if where == "EXTERNAL":
+        time.sleep(3)  # a worker of the first run wakes, and must do no harm
+        check_same(tiny, out)
 
 
 def test_a_worker_that_died_without_a_word_is_suspected_and_the_same_command_resumes(
@@ -167,10 +168,9 @@ def test_a_worker_that_died_without_a_word_is_suspected_and_the_same_command_res
     launcher = _held(cli, command, steer, out)
     (worker,) = steer.obeyed(SHARD)
     os.kill(worker, signal.SIGKILL)
-    assert launcher.stderr
-    for line in launcher.stderr:
-        if line.startswith("nothing was made for 60 s; if a worker has died"):
-            break
+    assert launcher.stdout
+    said = (line.startswith("nothing was made for 60 s; if a worker") for line in launcher.stdout)
+    assert any(said)
     launcher.send_signal(signal.SIGINT)
     result = cli.done(launcher)
     assert result.code == 130, result

@@ -43,6 +43,8 @@ _CLUSTERS = "--dask_client_address, --dask_scheduler_file or --dask_slurm"
 _PAUSE_SECONDS = 10.0
 _SILENT_SECONDS = 60.0
 _ANSWER_SECONDS = 10.0
+# Beam's time for a job service's answers ends also whatever takes longer, such as its 5 minutes.
+_JOB_SECONDS = 365 * 86_400
 
 
 @contextmanager
@@ -95,7 +97,8 @@ class NamedEngine(BeamEngine):
         import apache_beam as beam
         from apache_beam.options.pipeline_options import PipelineOptions
 
-        flags = [f"--runner={self._engine.runner}", *self._engine.beam_options]
+        long = f"--job_server_timeout={_JOB_SECONDS}"  # first: what the user says counts
+        flags = [f"--runner={self._engine.runner}", long, *self._engine.beam_options]
         try:
             pipeline = beam.Pipeline(options=PipelineOptions(flags))
         except Exception as error:  # whatever a class of somebody else's does
