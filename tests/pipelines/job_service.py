@@ -12,7 +12,7 @@ from apache_beam.runners.portability import local_job_service, local_job_service
 from apache_beam.runners.portability.fn_api_runner import fn_runner
 
 
-class _Runner(fn_runner.FnApiRunner):
+class _Runner(fn_runner.FnApiRunner):  # type: ignore[misc]  # Beam ships no types for it
     def __init__(self, *words: object, **options: object) -> None:
         super().__init__(*words, **options)
         self._num_workers = int(sys.argv[1])
