@@ -131,9 +131,12 @@ class RunningWorkers:
         return parts
 
     def _scan(self, scan: Scan, stale: Sequence[ScanUnit]) -> None:
+        silence = Silence(self.engine.silent_seconds, self.reporter)
+
         def count() -> None:
             done = sum(has_part(scan.directory, unit) for unit in stale)
             self.reporter.scanning(done, len(stale))
+            silence.look(done)
 
         watch, local = paced(count), self.chosen.is_local
         try:
@@ -233,7 +236,8 @@ class RunningWorkers:
         """Try each of the shards once; returns what went wrong with each, if it is not there."""
         failures = self.failures
         failures.forget_shards()
-        watch = RoundWatch(job, failures, self.reporter, most_failed)
+        silence = Silence(self.engine.silent_seconds, self.reporter)
+        watch = RoundWatch(job, failures, self.reporter, silence, most_failed)
         work = WriteShard(spec, parallelism, failures)
         try:
             self.engine.run(Round(shards, work, parallelism, paced(watch.look), failures))
@@ -277,6 +281,33 @@ def _all_failures(failed: Mapping[ShardName, DataprepError]) -> DataprepError:
     return found
 
 
+class Silence:
+    """Tells the user when nothing goes on any more: a worker may have died without a word.
+
+    Once, until something goes on. What waits may also be one large file that is being closed, so
+    it is for the user to stop the run.
+    """
+
+    def __init__(self, seconds: float, reporter: Reporter) -> None:
+        self._seconds = seconds
+        self._reporter = reporter
+        self._last: object = None
+        self._due = math.inf
+
+    def look(self, state: object) -> None:
+        """Compare what was made so far with what it was before."""
+        now = time.monotonic()
+        if state != self._last:
+            self._last, self._due = state, now + self._seconds
+        elif now >= self._due:
+            self._due = math.inf
+            self._reporter.line(
+                f"nothing was made for {self._seconds:.0f} s; if a worker has died, or none has "
+                "come, which not every job service notices: stop this with Ctrl-C, mend that, and "
+                "run the same command again to resume"
+            )
+
+
 class RoundWatch:
     """A round of writing shards, as the launcher sees it.
 
@@ -288,11 +319,17 @@ class RoundWatch:
     """
 
     def __init__(
-        self, job: Job, failures: FailureLog, reporter: Reporter, most_failed: float
+        self,
+        job: Job,
+        failures: FailureLog,
+        reporter: Reporter,
+        silence: Silence,
+        most_failed: float,
     ) -> None:
         self._workspace = job.workspace
         self._failures = failures
         self._reporter = reporter
+        self._silence = silence
         self._most_failed = most_failed
         self._named: set[str] = set()
         before = read_records(job.workspace)
@@ -305,7 +342,9 @@ class RoundWatch:
         new = read_records(self._workspace, self._known)
         self._known |= {str(record.shard) for record in new}
         self.made += len(new)
-        self._reporter.progress(new, images_under_way(self._workspace))
+        under_way = images_under_way(self._workspace)
+        self._reporter.progress(new, under_way)
+        self._silence.look((self.made, under_way))
 
     def look(self) -> None:
         """Show what was made, and what failed.

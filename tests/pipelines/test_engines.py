@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -23,7 +24,7 @@ from dataprep_pipelines.runners.local import (
     local_parallelism,
     work_queue,
 )
-from dataprep_pipelines.runners.named import check
+from dataprep_pipelines.runners.named import NamedEngine, check
 from dataprep_pipelines.tasks import Work
 from tests.faults.conftest import eventually
 
@@ -115,6 +116,7 @@ def _named(runner: str, *options: str) -> Engine:
 
 
 HERE = "--environment_type=LOOPBACK"
+EXTERNAL = "--environment_type=EXTERNAL"
 AT = "--job_endpoint=host:8099"
 
 
@@ -124,6 +126,12 @@ AT = "--job_endpoint=host:8099"
         (_named("DataflowRunner"), "its workers run in Google's cloud, where they do not see"),
         (_named("PortableRunner"), "expected --job_endpoint=HOST:PORT, where a job service"),
         (_named("PortableRunner", AT), "expected --environment_type=EXTERNAL with"),
+        (_named("FlinkRunner", AT, EXTERNAL), "expected --environment_config=HOST:PORT of a"),
+        (_named("PortableRunner", "--job_endpoint=host", HERE), "=host: expected HOST:PORT"),
+        (
+            _named("PortableRunner", "--job_endpoint=localhost:1", HERE),
+            r"no job service answers at --job_endpoint=localhost:1 \(.*Connection refused\); start",
+        ),
         (_named("FlinkRunner", AT, "--environment_type=DOCKER"), "workers would run in containers"),
         (_named("FlinkRunner", HERE), "needs Java, and there is no program java"),
         (_named("SparkRunner"), "needs Java, and there is no program java"),
@@ -145,12 +153,20 @@ def test_what_a_runner_of_beam_lacks_is_said_before_anything_is_read(
 
 
 def test_a_runner_of_beam_that_lacks_nothing_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    check(_named("PortableRunner", AT, HERE))
-    check(_named("FlinkRunner", AT, "--environment_type=EXTERNAL", "--environment_config=a:1"))
+    with socket.create_server(("localhost", 0)) as server:
+        at = f"--job_endpoint=localhost:{server.getsockname()[1]}"
+        check(_named("PortableRunner", at, HERE))
+        check(_named("FlinkRunner", at, EXTERNAL, "--environment_config=a:1"))
     monkeypatch.setenv("JAVA_HOME", "/opt/java")
     check(_named("FlinkRunner"))
     check(_named("SparkRunner", "--spark_master_url=spark://host:7077", HERE))
     check(_named("PrismRunner"))
+
+
+def test_a_job_service_may_take_longer_than_beam_waits_for_an_answer() -> None:
+    for given, expected in (((), 365 * 86_400), (("--job_server_timeout=5",), 5)):
+        with NamedEngine(_named("PortableRunner", AT, HERE, *given)).graph([]) as (pipeline, _):
+            assert pipeline.options.get_all_options()["job_server_timeout"] == expected
 
 
 def test_the_direct_runner_is_this_machine_by_any_of_its_names() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import re
 import threading
 import traceback
@@ -26,6 +27,8 @@ _WATCH_SECONDS = 0.25
 _STOP_SECONDS = 10.0
 # What Beam makes of an error of ours that a worker raised.
 _OURS = re.compile(r"dataprep[\w.]*\.(\w+): (.*?) \[while running '.*'\]")
+# What an error of a connection says, on a line of its own among others.
+_DETAILS = re.compile(r'^\s*details = "(.*)"$', re.MULTILINE)
 
 STOP = threading.Event()
 """Set when this process must stop; workers in it look at it before every image."""
@@ -92,6 +95,14 @@ class RunningEngine(ABC):
     def look_seconds(self) -> float:
         """How often each worker should look whether its run still goes on."""
         return 2.0
+
+    @property
+    def silent_seconds(self) -> float:
+        """How long nothing may be made before the user is told that a worker may have died.
+
+        Infinite for an engine that notices it by itself.
+        """
+        return math.inf
 
     @abstractmethod
     def parallelism(self, shards: int, *, images: int, small: bool) -> Parallelism:
@@ -216,6 +227,12 @@ def engine_error(error: BaseException) -> DataprepError:
     if isinstance(error, DataprepError):
         return error
     return PipelineError(
-        f"Beam failed: {line_of(error, -1)}; mend that, --debug shows where; finished shards are "
+        f"Beam failed: {beams_words(error)}; mend that, --debug shows where; finished shards are "
         "kept"
     )
+
+
+def beams_words(error: BaseException) -> str:
+    """What an error of Beam's says, in a line; it may hold others, of which the last says why."""
+    details = _DETAILS.findall(str(error))
+    return line_of(details[-1] if details else error, -1)

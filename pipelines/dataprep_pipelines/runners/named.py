@@ -12,6 +12,7 @@ import os
 import re
 import resource
 import shutil
+import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -19,15 +20,17 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
-from dataprep.errors import UsageError
+from dataprep.errors import PipelineError, UsageError
 from dataprep.system.messages import sized
-from dataprep_pipelines.failures import line_of
+from dataprep_pipelines.failures import RESUME, line_of
 from dataprep_pipelines.runners.engine import (
     BeamEngine,
     Engine,
     Parallelism,
+    Round,
     RunningEngine,
     beam_is_installed,
+    beams_words,
     engine_error,
 )
 from dataprep_pipelines.worker import DEBUG
@@ -38,6 +41,10 @@ if TYPE_CHECKING:
 _ADDRESS_SPACE = 3_000_000_000  # bytes; measured: 2.7 of one worker, 3.1 of 16
 _CLUSTERS = "--dask_client_address, --dask_scheduler_file or --dask_slurm"
 _PAUSE_SECONDS = 10.0
+_SILENT_SECONDS = 60.0
+_ANSWER_SECONDS = 10.0
+# Beam's time for a job service's answers ends also whatever takes longer, such as its 5 minutes.
+_JOB_SECONDS = 365 * 86_400
 
 
 @contextmanager
@@ -71,6 +78,12 @@ def started(engine: Engine, logs: Path, report: Callable[[str], None]) -> Iterat
 class NamedEngine(BeamEngine):
     """One of Beam's runners; how its workers divide the elements is its own affair."""
 
+    @property
+    @override
+    def silent_seconds(self) -> float:
+        """Beam's own job service waits for ever for a worker that was killed."""
+        return _SILENT_SECONDS
+
     @override
     def parallelism(self, shards: int, *, images: int, small: bool) -> Parallelism:
         """A shard at a time in each worker, with ``workers`` threads for its images."""
@@ -84,12 +97,28 @@ class NamedEngine(BeamEngine):
         import apache_beam as beam
         from apache_beam.options.pipeline_options import PipelineOptions
 
-        flags = [f"--runner={self._engine.runner}", *self._engine.beam_options]
+        long = f"--job_server_timeout={_JOB_SECONDS}"  # first: what the user says counts
+        flags = [f"--runner={self._engine.runner}", long, *self._engine.beam_options]
         try:
             pipeline = beam.Pipeline(options=PipelineOptions(flags))
         except Exception as error:  # whatever a class of somebody else's does
             raise engine_error(error) from error
         yield pipeline, [(element,) for element in elements]
+
+    @override
+    def run(self, task: Round) -> None:
+        """An error of the connection to a job service is told as one."""
+        try:
+            super().run(task)
+        except PipelineError as error:
+            cause = error.__cause__
+            if cause is None or type(cause).__module__.partition(".")[0] != "grpc":
+                raise
+            place = _beam_options(self._engine.beam_options).job_endpoint
+            raise PipelineError(
+                f"the job service{f' at {place}' if place else ''} does not answer any more "
+                f"({beams_words(cause)}); see that it runs; {RESUME}"
+            ) from cause
 
 
 def check(engine: Engine) -> None:
@@ -182,6 +211,22 @@ def _check_runner(name: str, options: argparse.Namespace) -> None:
         )
     if kind in ("Flink", "Spark", "Portable", "Prism") and (lacks := _lacks(kind, options)):
         raise UsageError(f"--runner {name}: {lacks}; Beam's own options follow `--`")
+    if options.job_endpoint not in (None, "embed"):
+        _check_job_service(name, options.job_endpoint)
+
+
+def _check_job_service(name: str, endpoint: str) -> None:
+    """Beam itself would wait for a minute, and then say next to nothing."""
+    host, _, port = endpoint.rpartition(":")
+    if not host or not port.isdecimal():
+        raise UsageError(f"--job_endpoint={endpoint}: expected HOST:PORT, e.g. localhost:8099")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _ANSWER_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise UsageError(
+            f"--runner {name}: no job service answers at --job_endpoint={endpoint} "
+            f"({line_of(error)}); start one there, or name another"
+        ) from error
 
 
 def _lacks(kind: str, options: argparse.Namespace) -> str:
@@ -216,4 +261,6 @@ def _lacks(kind: str, options: argparse.Namespace) -> str:
             "directory; expected --environment_type=EXTERNAL with --environment_config=HOST:PORT "
             "of a worker pool, PROCESS, or, for workers on this machine, LOOPBACK"
         )
+    if options.environment_type == "EXTERNAL" and not options.environment_config:
+        return "expected --environment_config=HOST:PORT of a worker pool with EXTERNAL"
     return ""
