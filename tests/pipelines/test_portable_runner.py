@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import Cli, Made, Result, hashes
+from tests.conftest import Cli, Made, Result, hashes, nightly
 from tests.faults.conftest import commits, eventually
 from tests.steering import Steer, check_same, install_sink, remains, sink_in
 
@@ -132,7 +132,7 @@ def test_several_workers_make_the_same_bytes(
 
 
 @pytest.mark.parametrize("victim", ["service", "launcher"])
-@pytest.mark.parametrize("where", ["LOOPBACK", "EXTERNAL"])
+@pytest.mark.parametrize("where", ["LOOPBACK", *nightly("EXTERNAL")])
 def test_who_is_killed_leaves_what_is_finished_and_the_same_command_resumes(
     cli: Cli, tiny: Made, beam: Beam, tmp_path: Path, where: str, victim: str
 ) -> None:
