@@ -168,7 +168,7 @@ def in_fractions(images: pa.Table, unit: ListingUnit) -> tuple[pa.Table, Counter
     kept = pa.array(cut[good].ravel())
     kept = pa.ListArray.from_arrays(pa.array(np.arange(0, len(kept) + 1, 4), pa.int32()), kept)
     images = images.drop(["boxes", "box_labels"])
-    for name, values in (("boxes", kept), ("box_labels", names.flatten().filter(good))):
+    for name, values in (("boxes", kept), ("box_labels", names.flatten().filter(pa.array(good)))):
         lists = pa.ListArray.from_arrays(ends, values)
         empty = pc.equal(pc.list_value_length(lists), 0)
         if name == "boxes" or unit.several:  # else they show the only label
