@@ -89,7 +89,7 @@ test-lowest: VERSIONS := --resolution lowest-direct --only-binary :all: --no-bin
 test-pre: VERSIONS := --prerelease allow
 test-lowest test-pre: test-%: setup
 	$(BIN)/python -m pip install --quiet --group lowest
-	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(VENV)-$*
+	$(BIN)/uv venv --quiet --clear --seed --python $(BIN)/python $(VENV)-$*
 	$(BIN)/uv pip install --quiet --python $(VENV)-$*/bin/python $(VERSIONS) \
 	  --editable ".[report]" --group test
 	$(VENV)-$*/bin/python -m pytest $(EVERYDAY)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,8 @@ MADE = pages()
 
 @pytest.mark.parametrize("page", MADE, ids=lambda page: page.name)
 def test_a_page_made_from_the_program_is_up_to_date(page: Path) -> None:
+    if page.suffix == ".1" and version("click").startswith("8.1."):
+        pytest.skip("click before 8.2 lays a page of the manual out in another way")
     lines, expected = page.read_text("utf-8").splitlines(), MADE[page].splitlines()
     for number, (line, wanted) in enumerate(zip(lines, expected, strict=False), 1):
         place = f"{page.relative_to(ROOT)}:{number}"
