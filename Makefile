@@ -71,8 +71,6 @@ $(AZURITE)/.ready:
 	npm install --silent --no-fund --no-audit --prefix $(@D) azurite@3 && touch $@ \
 	  || echo "azurite cannot be had from npm here: its tests skip"
 
-# With the oldest versions that pyproject.toml promises to work with and that have wheels for this
-# Python, or with pre-releases of everything, as CI does every night.
 # Without Beam, what only reads, stages and verifies; docs/installing.md.
 test-light: LIGHT := $(VENV)-light
 test-light: TESTS := tests/sealed tests/training tests/staging tests/review
@@ -84,6 +82,8 @@ test-light: setup
 	! $(LIGHT)/bin/python -c 'import apache_beam' 2>/dev/null
 	$(LIGHT)/bin/python -m pytest $(EVERYDAY)
 
+# With the oldest versions that pyproject.toml promises to work with and that have wheels for this
+# Python, or with pre-releases of everything, as CI does every night.
 # Ours is built: --only-binary alone forbids that, too.
 test-lowest: VERSIONS := --resolution lowest-direct --only-binary :all: --no-binary dataprep-shards
 test-pre: VERSIONS := --prerelease allow
