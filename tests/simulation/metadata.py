@@ -25,7 +25,6 @@ from dataprep.jobs.output.lock import Lease, locked
 from dataprep.jobs.output.workspace import Workspace
 from dataprep_pipelines import run
 from dataprep_pipelines.failures import FailureLog
-from dataprep_pipelines.runners.dask import _LONGEST_LOOK, _LOOKS_A_SECOND
 from dataprep_schemas.manifest import File
 from dataprep_schemas.state import CommitRecord, RowsFile
 from tests.simulation import system
@@ -165,6 +164,9 @@ def _make(
 
 
 def main() -> None:
+    # late: it wants Dask, and the tests do not
+    from dataprep_pipelines.runners.dask import _LONGEST_LOOK, _LOOKS_A_SECOND
+
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workers", type=int, nargs="+", default=[10, 100, 1000])
     parser.add_argument("--shards", type=int, default=4, help="of each worker")
