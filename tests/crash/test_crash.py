@@ -15,7 +15,7 @@ WHICH = os.environ.get("DATAPREP_CRASH_STATE", "")
 """The number of the only state to try, from an earlier failure; or ``all`` of them."""
 
 # For tests of about a minute, and workers that share them.
-PARTS = {"append-cleaned": 2}
+PARTS = {"append": 2, "append-cleaned": 2, "overwrite": 2, "radiographs": 2}
 
 
 def check(place: Path, name: str, *kinds: Kind, part: int, parts: int) -> None:
