@@ -416,9 +416,12 @@ def _machine() -> str:
 
 
 def _look_up(process: int) -> tuple[bytes, str]:
-    """Its state, and when it started; empty if that cannot be told."""
+    """Its state, and when it started; empty if that cannot be told.
+
+    As its first thread has them: of /proc/PID/stat, QEMU's user mode tells each thread its own.
+    """
     try:
-        status = Path(f"/proc/{process}/stat").read_bytes()
+        status = Path(f"/proc/{process}/task/{process}/stat").read_bytes()
     except OSError:
         return b"", ""
     fields = status.rpartition(b")")[2].split()
