@@ -218,7 +218,8 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     missing += [name for name in PROGRAMS if shutil.which(name) is None]
     missing += [] if os.geteuid() == 0 else ["root"]
     if missing:
-        lines.append(f"skipped, for want of: {', '.join(missing)} (`make readers` brings packages)")
+        bringing = "`make readers` and `make test-nightly` bring packages"
+        lines.append(f"skipped, for want of: {', '.join(missing)} ({bringing})")
     return lines
 
 

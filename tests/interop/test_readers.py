@@ -28,7 +28,7 @@ RENEW = "python -m tests.interop.readers_page"
 def test_a_reader_gives_what_the_page_says(form: str, reader: str, tmp_path: Path) -> None:
     found = lines(form, reader, tmp_path)
     if found is None:
-        pytest.skip(f"needs {READERS[form, reader][0]}: make readers")
+        pytest.skip(f"needs {READERS[form, reader][0]}: make test-nightly")
     text = PAGE.read_text("utf-8")
     for place, line in zip(standing(text, form, reader), found, strict=True):
         assert without_version(place[1]) == without_version(line), RENEW

@@ -219,14 +219,9 @@ def _elements(path: Path, table: Table) -> Iterator[list[str]]:
                 yield [str(it).removesuffix(".0") for it in found]  # MATLAB's numbers are doubles
     except OSError as error:
         raise unreadable(str(path), error) from error
-    except (
-        ValueError,
-        TypeError,
-        LookupError,
-        NotImplementedError,
-        zlib.error,
-        MatReadError,
-    ) as error:
+    except (ValueError, TypeError, LookupError, NotImplementedError) as error:
+        raise _odd(place, table, error) from error
+    except (zlib.error, MatReadError) as error:
         raise _odd(place, table, error) from error
 
 
